@@ -1,0 +1,138 @@
+"""A node alone: a cluster of one. Wires the parts together, starts and stops them in order."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from semel.broker.authoriser import AllowAll, Authoriser
+from semel.broker.fetch_sessions import FetchSessions
+from semel.broker.identity import cluster_id_of
+from semel.broker.producer_ids import ProducerIds
+from semel.broker.router import Router
+from semel.broker.topics import Topics
+from semel.config import BrokerConfig, topic_config
+from semel.controller.controller import Controller
+from semel.controller.image import BROKER_RESOURCE, MetadataImage
+from semel.controller.metadata_log import TOPIC as METADATA_TOPIC
+from semel.controller.metadata_log import MetadataLog
+from semel.host.api import Host
+from semel.log.errors import CorruptSegment
+from semel.log.store import LogStore
+from semel.records import warn_if_uncompiled
+from semel.rpc.server import Limits, Server
+from semel.wire.spec.metadata_records import ConfigRecord, MetadataRecord
+
+logger = logging.getLogger("semel.broker")
+
+# What the cluster agrees on. 7 is the level of Kafka 3.3: the versions in which the metadata records are written.
+SUPPORTED_FEATURES = {"metadata.version": 7}
+# The metadata log is always durable before it counts, and is cut by snapshots, not by age.
+_METADATA_CONFIG = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "flush.messages": "1",
+    "min.insync.replicas": "1",
+}
+
+
+class Broker:
+    """Everything that one node holds. `on_broken` is called when nothing can be promised any more: it ends the node."""
+
+    def __init__(
+        self,
+        host: Host,
+        config: BrokerConfig,
+        on_broken: Callable[[BaseException], None],
+        authoriser: Authoriser | None = None,
+    ) -> None:
+        self.host = host
+        self.config = config
+        self.node_id = config.int("node.id")
+        self.cluster_id = ""
+        self.authoriser = authoriser or AllowAll()
+        self.on_broken = on_broken
+        self.store = LogStore(host, config.log_dir(), config, on_broken)
+        self.fetch_sessions = FetchSessions(host.random, config.int("max.incremental.fetch.session.cache.slots"))
+        self.server = Server(host, _limits(config), Router(self, self.authoriser).dispatch, self._request_failed)
+        self._reported: set[tuple[str, int]] = set()
+        self._is_stopping = False
+
+    @property
+    def image(self) -> MetadataImage:
+        """Cluster metadata as committed."""
+        return self.metadata.committed
+
+    @property
+    def features_epoch(self) -> int:
+        return self.metadata.next_offset
+
+    async def start(self) -> None:
+        """Ready when it returns. Raises AlreadyLocked, WrongDirectory or OSError with nothing left behind."""
+        warn_if_uncompiled()
+        self.store.open()
+        self.cluster_id = cluster_id_of(self.host.disk, self.store.root, self.node_id, self.host.random)
+        log = self.store.load(METADATA_TOPIC, 0, "AAAAAAAAAAAAAAAAAAAAAQ", topic_config(_METADATA_CONFIG, self.config))
+        self.metadata = MetadataLog(self.host.disk, self.host.clock, log, self.on_broken, self._committed)
+        self.controller = Controller(self.metadata, self.config, self.host.random)
+        self.producer_ids = ProducerIds(self.controller)
+        self.topics = Topics(lambda: self.metadata.committed, self.store, self.config, self.host.clock, self.on_broken)
+        self._follow_config()
+        listener = self.config.listener()
+        await self.server.listen(listener.host, listener.port)
+        advertised = self.config.advertised_listener()
+        self.advertised_host = advertised.host or listener.host or "127.0.0.1"
+        self.advertised_port = advertised.port or self.server.port
+        await self.controller.start_broker(self.advertised_host, self.advertised_port, SUPPORTED_FEATURES)
+        if self.metadata.wants_snapshot:
+            await self.metadata.snapshot()
+        self.store.start_upkeep()
+        self.server.open_gate()
+
+    def _committed(self, records: Sequence[MetadataRecord]) -> None:
+        """Records of the metadata log count from now on."""
+        if any(isinstance(record, ConfigRecord) and record.resource_type == BROKER_RESOURCE for record in records):
+            self._follow_config()
+        self.topics.apply(records)
+
+    def _follow_config(self) -> None:
+        image = self.metadata.committed
+        config = self.config.with_overrides(
+            cluster=image.config(BROKER_RESOURCE, ""), node=image.config(BROKER_RESOURCE, str(self.node_id))
+        )
+        self.config = self.controller.config = self.store.config = config
+        self.topics.set_broker_config(config)
+
+    def _request_failed(self, error: BaseException) -> None:
+        """A bug in a handler closes one connection; it does not end the node. It is logged with its trace."""
+
+    def report_damage(self, damage: CorruptSegment) -> None:
+        """Once per place: a reader that comes again and again does not fill the log."""
+        place = (damage.path, damage.position)
+        if place not in self._reported:
+            self._reported.add(place)
+            logger.error("%s: not served", damage)
+
+    async def stop(self) -> None:
+        """A clean stop: the next start needs no recovery."""
+        if self._is_stopping:
+            return
+        self._is_stopping = True
+        self.server.close()
+        for partition in self.topics.online():
+            await partition.close()
+        await self.metadata.close()
+        await self.store.close()
+        self.host.close()
+
+
+def _limits(config: BrokerConfig) -> Limits:
+    return Limits(
+        connections=config.int("max.connections"),
+        connections_per_host=config.int("max.connections.per.ip"),
+        idle_ms=config.int("connections.max.idle.ms"),
+        frame_bytes=config.int("socket.request.max.bytes"),
+        frame_bytes_before_authentication=config.int("sasl.server.max.receive.size"),
+        requests_in_memory_bytes=config.int("queued.max.request.bytes"),
+    )

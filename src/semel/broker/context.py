@@ -1,0 +1,47 @@
+"""What a handler knows of a request besides its body: who asks, over which connection, in which version."""
+
+from __future__ import annotations
+
+from semel.broker.authoriser import CLUSTER_NAME, Authoriser, Operation, ResourceType
+from semel.log.errors import Refused
+from semel.rpc.served import ServedConnection
+from semel.wire.errors import ErrorCode
+
+_DENIED = {
+    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+
+
+class RequestContext:
+    """One per request."""
+
+    __slots__ = ("_authoriser", "client_id", "connection", "version")
+
+    def __init__(
+        self, connection: ServedConnection, version: int, client_id: str | None, authoriser: Authoriser
+    ) -> None:
+        self.connection = connection
+        self.version = version
+        self.client_id = client_id
+        self._authoriser = authoriser
+
+    @property
+    def principal(self) -> str:
+        return self.connection.principal
+
+    def authorise(self, operation: Operation, resource: ResourceType, name: str) -> None:
+        """Raises Refused when this principal may not."""
+        if not self._authoriser.authorise(self.connection.principal, operation, resource, name):
+            raise Refused(
+                _DENIED[resource],
+                f"{self.connection.principal} may not {operation.name} the {resource.name.lower()} {name!r}",
+            )
+
+    def authorise_topic(self, operation: Operation, name: str) -> None:
+        self.authorise(operation, ResourceType.TOPIC, name)
+
+    def authorise_cluster(self, operation: Operation) -> None:
+        self.authorise(operation, ResourceType.CLUSTER, CLUSTER_NAME)

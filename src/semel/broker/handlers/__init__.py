@@ -1,0 +1,37 @@
+"""One file per API. This table says which are served, in which versions, and what ApiVersions advertises."""
+
+from typing import NamedTuple
+
+
+class Served(NamedTuple):
+    module: str
+    min_version: int
+    max_version: int
+    # Lower than what is served only for Produce: librdkafka before 2.11.1 stops compressing when it does not see 0.
+    advertised_min: int
+
+
+def _served(module: str, min_version: int, max_version: int, advertised_min: int | None = None) -> Served:
+    return Served(module, min_version, max_version, min_version if advertised_min is None else advertised_min)
+
+
+HANDLERS: dict[int, Served] = {
+    0: _served("produce", 3, 13, advertised_min=0),
+    1: _served("fetch", 4, 18),
+    2: _served("list_offsets", 1, 11),
+    3: _served("metadata", 0, 13),
+    18: _served("api_versions", 0, 4),
+    19: _served("create_topics", 2, 7),
+    20: _served("delete_topics", 1, 6),
+    21: _served("delete_records", 0, 2),
+    22: _served("init_producer_id", 0, 5),
+    23: _served("offset_for_leader_epoch", 2, 4),
+    32: _served("describe_configs", 1, 4),
+    33: _served("alter_configs", 0, 2),
+    35: _served("describe_log_dirs", 1, 4),
+    37: _served("create_partitions", 0, 3),
+    44: _served("incremental_alter_configs", 0, 1),
+    60: _served("describe_cluster", 0, 2),
+    61: _served("describe_producers", 0, 0),
+    75: _served("describe_topic_partitions", 0, 0),
+}

@@ -1,0 +1,220 @@
+"""Fetch (1), versions 4-18: batches as file ranges, long polls, sessions, topic ids.
+
+Not served: fetches of follower replicas; there is no second node yet. A read tries every partition of the session; when
+too little is there it is parked, watched by its partitions and a timer, and tried again when one of them has more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+
+from semel.broker.authoriser import Operation
+from semel.broker.broker import Broker
+from semel.broker.context import RequestContext
+from semel.broker.fetch_sessions import FetchSession, Key, Told
+from semel.host.api import FileRange
+from semel.log.errors import CorruptSegment, Refused
+from semel.log.log import Cold
+from semel.replication.partition import Fetched, Partition
+from semel.wire.errors import ErrorCode
+from semel.wire.spec.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchRequest,
+    FetchRequestPartition,
+    FetchResponse,
+    FetchResponsePartition,
+    FetchResponseTopic,
+)
+
+_TOPIC_IDS_SINCE = 13
+_READ_COMMITTED = 1
+
+
+def handle(
+    broker: Broker, request: FetchRequest, context: RequestContext
+) -> FetchResponse | Coroutine[None, None, FetchResponse]:
+    now_ms = broker.host.clock.monotonic_ms()
+    try:
+        session = broker.fetch_sessions.begin(request, context.version >= _TOPIC_IDS_SINCE, now_ms)
+    except Refused as refusal:
+        return FetchResponse(error_code=refusal.code)
+    fetch = _Fetch(broker, request, context, session)
+    fetch.read()
+    if fetch.is_complete and not fetch.cold:
+        return fetch.response()
+    fetch.release()
+    return fetch.wait(now_ms + request.max_wait_ms)
+
+
+class _Fetch:
+    """One fetch request, from its first try to its answer."""
+
+    def __init__(self, broker: Broker, request: FetchRequest, context: RequestContext, session: FetchSession) -> None:
+        self._broker = broker
+        self._request = request
+        self._context = context
+        self._session = session
+        self._results: dict[Key, FetchResponsePartition] = {}
+        self._size_bytes = 0
+        self._must_answer = False
+        self.cold: list[Cold] = []
+
+    @property
+    def is_complete(self) -> bool:
+        request = self._request
+        return (
+            self._must_answer
+            or self._size_bytes >= request.min_bytes
+            or request.max_wait_ms <= 0
+            or not self._session.partitions
+        )
+
+    def read(self, *, warmed: bool = False) -> None:
+        """Reads every partition of the session, until the byte limit of the request."""
+        self.release()
+        left = min(self._request.max_bytes, self._broker.config.int("fetch.max.bytes"))
+        for key, wanted in self._session.partitions.items():
+            result = self._read_one(key, wanted, left, warmed)
+            self._results[key] = result
+            if result.error_code or result.diverging_epoch is not None:
+                self._must_answer = True
+            if isinstance(result.records, FileRange):
+                left -= len(result.records)
+                self._size_bytes += len(result.records)
+
+    def _read_one(
+        self, key: Key, wanted: FetchRequestPartition, left_bytes: int, warmed: bool
+    ) -> FetchResponsePartition:
+        try:
+            partition = self._partition(key)
+            partition.check_epoch(wanted.current_leader_epoch)
+            fetched = partition.fetch(
+                wanted.fetch_offset,
+                min(wanted.partition_max_bytes, max(left_bytes, 0)),
+                read_committed=self._request.isolation_level == _READ_COMMITTED,
+                at_least_one=self._size_bytes == 0,
+                last_fetched_epoch=wanted.last_fetched_epoch,
+                warmed=warmed,
+            )
+        except Refused as refusal:
+            return self._refused(key, refusal.code)
+        except CorruptSegment as damage:
+            self._broker.report_damage(damage)
+            return self._refused(key, ErrorCode.CORRUPT_MESSAGE)
+        if isinstance(fetched.records, Cold):
+            self.cold.append(fetched.records)
+        return _result(wanted.partition, fetched)
+
+    def _refused(self, key: Key, code: ErrorCode) -> FetchResponsePartition:
+        return FetchResponsePartition(partition_index=key[1], error_code=code, high_watermark=-1, records=b"")
+
+    def _partition(self, key: Key) -> Partition:
+        topic, index = key
+        if isinstance(topic, bytes):
+            topic = self._broker.topics.topic_of_id(topic).name
+        self._context.authorise_topic(Operation.READ, topic)
+        return self._broker.topics.partition(topic, index)
+
+    async def wait(self, deadline_ms: int) -> FetchResponse:
+        """Parked: woken by what it waits for, never by polling. Gives the pins of its file ranges back meanwhile."""
+        clock = self._broker.host.clock
+        loop = asyncio.get_running_loop()
+        watched = self._watch_all()
+        try:
+            while True:
+                # After the watch is set: what came between the last try and now is not missed.
+                self.read()
+                if self.cold:
+                    await asyncio.gather(*(cold.file.warm(cold.position, cold.length) for cold in self.cold))
+                    self.read(warmed=True)
+                left_ms = deadline_ms - clock.monotonic_ms()
+                if self.is_complete or left_ms <= 0:
+                    return self.response()
+                self.release()
+                self._woken = loop.create_future()
+                timer = loop.call_later(left_ms / 1000, self._wake)
+                try:
+                    await self._woken
+                finally:
+                    timer.cancel()
+        except BaseException:
+            self.release()
+            raise
+        finally:
+            for partition in watched:
+                partition.unwatch(self)
+
+    _woken: asyncio.Future[None] | None = None
+
+    def _watch_all(self) -> list[Partition]:
+        watched = []
+        for key in self._session.partitions:
+            try:
+                partition = self._partition(key)
+            except Refused:
+                continue
+            partition.watch(self, self._wake)
+            watched.append(partition)
+        return watched
+
+    def _wake(self) -> None:
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(None)
+
+    def release(self) -> None:
+        for result in self._results.values():
+            if isinstance(result.records, FileRange):
+                result.records.release()
+        self._results = {}
+        self._size_bytes = 0
+        self._must_answer = False
+        self.cold = []
+
+    def response(self) -> FetchResponse:
+        session = self._session
+        topics: dict[str | bytes, list[FetchResponsePartition]] = {}
+        for key, result in self._results.items():
+            if isinstance(result.records, Cold):
+                result.records = b""
+            if not session.session_id or self._is_news(key, result):
+                topics.setdefault(key[0], []).append(result)
+            if session.session_id and result.records:
+                session.partitions.move_to_end(key)
+        return FetchResponse(
+            session_id=session.session_id,
+            responses=[
+                FetchResponseTopic(topic_id=topic, partitions=partitions)
+                if isinstance(topic, bytes)
+                else FetchResponseTopic(topic=topic, partitions=partitions)
+                for topic, partitions in topics.items()
+            ],
+        )
+
+    def _is_news(self, key: Key, result: FetchResponsePartition) -> bool:
+        """In a session only partitions with data, errors or changed offsets are mentioned, and new ones once."""
+        told = self._session.told.get(key)
+        now = Told(result.high_watermark, result.log_start_offset, bool(result.error_code))
+        self._session.told[key] = now
+        return told != now or now.had_error or bool(result.records) or result.diverging_epoch is not None
+
+
+def _result(index: int, fetched: Fetched) -> FetchResponsePartition:
+    result = FetchResponsePartition(
+        partition_index=index,
+        high_watermark=fetched.high_watermark,
+        last_stable_offset=fetched.last_stable_offset,
+        log_start_offset=fetched.log_start_offset,
+        aborted_transactions=None,
+        records=b"" if fetched.records is None else fetched.records,
+    )
+    if fetched.aborted is not None:
+        result.aborted_transactions = [
+            AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+            for aborted in fetched.aborted
+        ]
+    if fetched.diverging is not None:
+        epoch, end_offset = fetched.diverging
+        result.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+    return result

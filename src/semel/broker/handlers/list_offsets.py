@@ -1,0 +1,70 @@
+"""ListOffsets (2), versions 1-11: offsets by time, and the ends of the log as the reader's isolation sees them."""
+
+from __future__ import annotations
+
+from semel.broker.authoriser import Operation
+from semel.broker.broker import Broker
+from semel.broker.context import RequestContext
+from semel.log.errors import CorruptSegment, Refused
+from semel.log.log import TimestampOffset
+from semel.replication.partition import Partition
+from semel.wire.errors import ErrorCode
+from semel.wire.spec.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
+_READ_COMMITTED = 1
+
+
+def handle(broker: Broker, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[_listed(broker, request, context, topic.name, wanted) for wanted in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _listed(
+    broker: Broker, request: ListOffsetsRequest, context: RequestContext, topic: str, wanted: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
+    answer = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
+    try:
+        context.authorise_topic(Operation.DESCRIBE, topic)
+        partition = broker.topics.partition(topic, wanted.partition_index)
+        partition.check_epoch(wanted.current_leader_epoch)
+        found = _find(partition, wanted.timestamp, request.isolation_level == _READ_COMMITTED)
+    except Refused as refusal:
+        answer.error_code = refusal.code
+    except CorruptSegment as damage:
+        broker.report_damage(damage)
+        answer.error_code = ErrorCode.CORRUPT_MESSAGE
+    else:
+        if found is not None:
+            answer.timestamp, answer.offset, answer.leader_epoch = found
+    return answer
+
+
+def _find(partition: Partition, timestamp_ms: int, read_committed: bool) -> TimestampOffset | None:
+    log = partition.log
+    end = log.last_stable_offset if read_committed else log.high_watermark
+    if timestamp_ms == LATEST:
+        return TimestampOffset(-1, end, partition.leader_epoch)
+    if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
+        return TimestampOffset(-1, log.start_offset, log.epochs.epoch_at(log.start_offset))
+    if timestamp_ms == MAX_TIMESTAMP:
+        found = log.offset_of_max_timestamp()
+        return found if found is not None and found.offset < end else None
+    if timestamp_ms in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return None
+    if timestamp_ms < 0:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"{timestamp_ms} is neither a time nor a known special value")
+    return partition.offset_for_timestamp(timestamp_ms, end)

@@ -1,0 +1,35 @@
+"""Whose data directory this is: Kafka's `meta.properties`, written once and checked at every start."""
+
+import base64
+from random import Random
+
+from semel.host.api import Disk
+
+_FILE = "meta.properties"
+
+
+class WrongDirectory(Exception):
+    """The data directory belongs to another node or cluster."""
+
+
+def cluster_id_of(disk: Disk, root: str, node_id: int, random: Random) -> str:
+    """The cluster id in the directory's properties, which are made when they are not there yet."""
+    path = f"{root}/{_FILE}"
+    if not disk.exists(path):
+        cluster_id = _new_id(random)
+        lines = ["version=1", f"cluster.id={cluster_id}", f"node.id={node_id}", f"directory.id={_new_id(random)}"]
+        disk.replace_file_now(path, ("\n".join(lines) + "\n").encode())
+        return cluster_id
+    properties = dict(
+        line.split("=", 1) for line in disk.read_file(path).decode().splitlines() if "=" in line and line[0] != "#"
+    )
+    if properties.get("node.id") != str(node_id):
+        raise WrongDirectory(
+            f"{root} belongs to node {properties.get('node.id')}, but node.id is {node_id}: "
+            "set node.id to that number, or choose another data directory"
+        )
+    return properties.get("cluster.id", "")
+
+
+def _new_id(random: Random) -> str:
+    return base64.urlsafe_b64encode(random.randbytes(16)).rstrip(b"=").decode()

@@ -1,0 +1,119 @@
+"""From a frame to its handler and back: header, version, decode, handle, encode.
+
+Handlers are imported on first use, so a node starts without those that nobody calls. A handler returns its response,
+None for no answer, a `Committing` when the answer only waits for durability, or a coroutine when it has to wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from semel.broker.authoriser import Authoriser
+from semel.broker.context import RequestContext
+from semel.broker.handlers import HANDLERS
+from semel.rpc.served import Answer, CloseConnection, Later, Parts, ServedConnection
+from semel.wire.apis import API, request_class
+from semel.wire.codec import decoder
+from semel.wire.errors import ErrorCode, WireError
+from semel.wire.frame import read_request_header, response_parts
+from semel.wire.schema import Request, Response
+from semel.wire.spec.api_versions import ApiVersion, ApiVersionsResponse
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+
+_API_VERSIONS = 18
+
+
+class Committing:
+    """An answer that is complete but for its durability: the connection's next request may be served meanwhile."""
+
+    __slots__ = ("response", "waits_for")
+
+    def __init__(self, response: Response, waits_for: list[asyncio.Future[None]]) -> None:
+        self.response = response
+        self.waits_for = waits_for
+
+
+class _Route(NamedTuple):
+    request_class: type[Request]
+    min_version: int
+    max_version: int
+    handle: Callable[[Broker, Any, RequestContext], Any]
+
+
+class Router:
+    def __init__(self, broker: Broker, authoriser: Authoriser) -> None:
+        self._broker = broker
+        self._authoriser = authoriser
+        self._routes: dict[int, _Route] = {}
+
+    def _route(self, key: int) -> _Route:
+        served = HANDLERS.get(key)
+        if served is None:
+            raise CloseConnection(f"API {API[key].name} is not served here")
+        module = import_module(f"semel.broker.handlers.{served.module}")
+        route = _Route(request_class(key), served.min_version, served.max_version, module.handle)
+        self._routes[key] = route
+        return route
+
+    def dispatch(self, connection: ServedConnection, frame: memoryview) -> Answer:
+        try:
+            header = read_request_header(frame)
+            route = self._routes.get(header.api_key) or self._route(header.api_key)
+            version = header.api_version
+            if not route.min_version <= version <= route.max_version:
+                return self._unsupported_version(header.api_key, version, header.correlation_id)
+            request, _ = decoder(route.request_class, version)(frame, header.body_position)
+        except WireError as error:
+            raise CloseConnection(str(error)) from error
+        context = RequestContext(connection, version, header.client_id, self._authoriser)
+        result = route.handle(self._broker, request, context)
+        if isinstance(result, Response):
+            return _parts(header.correlation_id, result, version)
+        if result is None:
+            return None
+        if isinstance(result, Committing):
+            return self._committing(result, header.correlation_id, version)
+        return Later(self._finish(result, header.correlation_id, version), holds_request=True)
+
+    def _unsupported_version(self, key: int, version: int, correlation_id: int) -> Answer:
+        """A client that asks for versions in a version we do not know is told, in the oldest form, what we know."""
+        if key != _API_VERSIONS:
+            raise CloseConnection(f"{API[key].name} version {version} is not served here")
+        served = HANDLERS[_API_VERSIONS]
+        known = ApiVersion(api_key=key, min_version=served.min_version, max_version=served.max_version)
+        answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[known])
+        return _parts(correlation_id, answer, 0)
+
+    async def _finish(self, response: Awaitable[Response | None], correlation_id: int, version: int) -> Parts | None:
+        answer = await response
+        return None if answer is None else _parts(correlation_id, answer, version)
+
+    def _committing(self, result: Committing, correlation_id: int, version: int) -> Later:
+        """Answers when the last of the commits is there; one that fails closes the connection: the client retries."""
+        done: asyncio.Future[Parts | None] = asyncio.get_running_loop().create_future()
+        left = len(result.waits_for)
+
+        def committed(commit: asyncio.Future[None]) -> None:
+            nonlocal left
+            left -= 1
+            if done.done():
+                return
+            error = None if commit.cancelled() else commit.exception()
+            if error is not None:
+                done.set_exception(CloseConnection(str(error)))
+            elif left == 0:
+                done.set_result(_parts(correlation_id, result.response, version))
+
+        for commit in result.waits_for:
+            commit.add_done_callback(committed)
+        return Later(done, may_go_on=True)
+
+
+def _parts(correlation_id: int, response: Response, version: int) -> Parts:
+    """The only parts without bytes that a handler puts into a response are file ranges, which a link can send."""
+    return cast(Parts, response_parts(correlation_id, response, version))

@@ -1,0 +1,124 @@
+"""`semel serve`: one node in this process, until SIGTERM or SIGINT."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Coroutine
+
+from semel.broker.broker import Broker
+from semel.broker.identity import WrongDirectory
+from semel.config import ConfigError, load_config
+from semel.host.api import AlreadyLocked
+from semel.host.real import real_host
+
+logger = logging.getLogger("semel")
+
+_EXAMPLES = """examples:
+  semel serve --data ./data --port 9092
+  semel serve --data ./data --port 0 --flush os --set log.segment.bytes=10485760
+  SEMEL_NUM_PARTITIONS=8 semel serve --config semel.toml
+
+Settings carry Kafka's names. A flag wins over a SEMEL_ variable, a variable over the file, the file over the default.
+"""
+_NEVER = str((1 << 63) - 1)
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    command.epilog = _EXAMPLES
+    command.add_argument("--data", metavar="DIR", help="data directory (log.dir), made if it is not there")
+    command.add_argument("--host", metavar="ADDRESS", help="address to listen on (default 127.0.0.1)")
+    command.add_argument("--port", type=int, metavar="N", help="port to listen on (default 9092, 0 picks a free one)")
+    command.add_argument(
+        "--flush",
+        choices=("fsync", "os"),
+        help="fsync: acknowledged means on disk (default); os: acknowledged means in the page cache, as in Kafka",
+    )
+    command.add_argument("--config", metavar="FILE", help="settings in a TOML file")
+    command.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="one setting; may be repeated"
+    )
+    command.add_argument(
+        "--log-level", default=os.environ.get("SEMEL_LOG_LEVEL", "INFO"), metavar="LEVEL", help="default INFO"
+    )
+    command.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    started = time.perf_counter()
+    level = logging.getLevelNamesMapping().get(options.log_level.upper())
+    if level is None:
+        return _refuse(f"--log-level is {options.log_level!r}, it can be DEBUG, INFO, WARNING or ERROR")
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    try:
+        config = load_config(options.config, os.environ, _flags(options))
+    except ConfigError as error:
+        return _refuse(str(error))
+    except OSError as error:
+        return _refuse(f"cannot read {options.config}: {error.strerror}")
+    broker = Broker(real_host(), config, _stop_at_once)
+    return _run(_serve(broker, started))
+
+
+def _refuse(text: str) -> int:
+    print(f"semel serve: {text}", file=sys.stderr)
+    return 2
+
+
+def _flags(options: argparse.Namespace) -> dict[str, str]:
+    flags: dict[str, str] = {}
+    for setting in options.set:
+        name, separator, value = setting.partition("=")
+        if not separator:
+            raise ConfigError(setting, None, "NAME=VALUE")
+        flags[name.strip()] = value.strip()
+    if options.data is not None:
+        flags["log.dir"] = os.path.abspath(options.data)
+    if options.port is not None or options.host is not None:
+        port = 9092 if options.port is None else options.port
+        flags["listeners"] = f"PLAINTEXT://{options.host or '127.0.0.1'}:{port}"
+    if options.flush is not None:
+        flags["log.flush.interval.messages"] = "1" if options.flush == "fsync" else _NEVER
+    return flags
+
+
+def _run(main: Coroutine[None, None, int]) -> int:
+    """uvloop where it is installed: the same loop, faster."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(main)
+    return uvloop.run(main)
+
+
+def _stop_at_once(error: BaseException) -> None:
+    """Nothing can be promised any more: end before anything else is written or acknowledged."""
+    logger.critical("the node stops: %s: %s", type(error).__name__, error, exc_info=error)
+    logging.shutdown()
+    os._exit(70)
+
+
+async def _serve(broker: Broker, started: float) -> int:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    try:
+        await broker.start()
+    except (AlreadyLocked, WrongDirectory, OSError) as error:
+        return _refuse(str(error))
+    took_ms = (time.perf_counter() - started) * 1000
+    print(
+        f"semel is ready at {broker.advertised_host}:{broker.advertised_port}, "
+        f"data in {broker.store.root}, after {took_ms:.0f} ms",
+        flush=True,
+    )
+    await stopping.wait()
+    await broker.stop()
+    print("semel has stopped cleanly", flush=True)
+    return 0

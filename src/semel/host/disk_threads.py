@@ -1,0 +1,201 @@
+"""Disk work off the loop: flushes, reads ahead and slow closes, each awaited through a future of the loop.
+
+`NativeThreads` uses the compiled pool that never takes the GIL; `PythonThreads` does the same with a ThreadPoolExecutor
+where the extension was not compiled. One of them belongs to one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from enum import IntEnum
+from typing import NamedTuple, Protocol
+
+try:
+    from semel.host import _native
+except ImportError:
+    _native = None  # type: ignore[assignment]
+
+THREADS = 3
+RING_JOBS = 1024
+
+
+class JobKind(IntEnum):
+    """The numbers are those of the native pool."""
+
+    FDATASYNC = 1
+    FSYNC = 2
+    WARM = 3
+    CLOSE = 4
+
+
+class _Job(NamedTuple):
+    kind: JobKind
+    fd: int
+    position: int
+    length: int
+    path: str
+    future: asyncio.Future[None]
+    when_done: Callable[[int], None] | None
+
+
+class DiskThreads(Protocol):
+    def submit(
+        self,
+        kind: JobKind,
+        fd: int,
+        path: str,
+        when_done: Callable[[int], None] | None,
+        position: int = 0,
+        length: int = 0,
+    ) -> asyncio.Future[None]:
+        """Start a job. `when_done(errno)` runs on the loop when the thread is done, even after a cancel."""
+
+    def close(self) -> None:
+        """Wait for running jobs and cancel the others: their futures fail with ECANCELED."""
+
+
+def start_disk_threads(loop: asyncio.AbstractEventLoop) -> DiskThreads:
+    return PythonThreads(loop) if _native is None else NativeThreads(loop)
+
+
+def _end(job: _Job, error: int, loop: asyncio.AbstractEventLoop) -> None:
+    if job.when_done is not None:
+        job.when_done(error)
+    if job.future.done() or loop.is_closed():
+        return
+    if error:
+        job.future.set_exception(OSError(error, os.strerror(error), job.path))
+    else:
+        job.future.set_result(None)
+
+
+class NativeThreads:
+    """Jobs that do not fit into the ring wait here in order; each is a caller that waits, so callers bound it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, threads: int = THREADS, ring_jobs: int = RING_JOBS) -> None:
+        self._loop = loop
+        self._pool = _native.NativePool(threads, ring_jobs)
+        self._running: dict[int, _Job] = {}
+        self._waiting: deque[_Job] = deque()
+        self._fd = self._pool.fileno()
+        loop.add_reader(self._fd, self._collect)
+
+    def submit(
+        self,
+        kind: JobKind,
+        fd: int,
+        path: str,
+        when_done: Callable[[int], None] | None,
+        position: int = 0,
+        length: int = 0,
+    ) -> asyncio.Future[None]:
+        job = _Job(kind, fd, position, length, path, self._loop.create_future(), when_done)
+        if self._waiting or not self._start(job):
+            self._waiting.append(job)
+        return job.future
+
+    def _start(self, job: _Job) -> bool:
+        number = self._pool.submit(job.kind, job.fd, job.position, job.length)
+        if number:
+            self._running[number] = job
+        return number != 0
+
+    def _collect(self) -> None:
+        for number, error in self._pool.collect():
+            _end(self._running.pop(number), error, self._loop)
+        while self._waiting and self._start(self._waiting[0]):
+            self._waiting.popleft()
+
+    def close(self) -> None:
+        if not self._loop.is_closed():
+            self._loop.remove_reader(self._fd)
+        for number, error in self._pool.close():
+            _end(self._running.pop(number), error, self._loop)
+        for job in self._waiting:
+            _cancel(job, self._loop)
+        self._waiting.clear()
+
+
+class PythonThreads:
+    """The same in Python threads. Each job costs the loop a fight for the GIL: correct everywhere, fast nowhere."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, threads: int = THREADS) -> None:
+        self._loop = loop
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="semel-disk")
+        self._running: dict[int, _Job] = {}
+        self._begun: set[int] = set()
+        self._ended: dict[int, int] = {}
+        self._last_number = 0
+
+    def submit(
+        self,
+        kind: JobKind,
+        fd: int,
+        path: str,
+        when_done: Callable[[int], None] | None,
+        position: int = 0,
+        length: int = 0,
+    ) -> asyncio.Future[None]:
+        job = _Job(kind, fd, position, length, path, self._loop.create_future(), when_done)
+        self._last_number += 1
+        self._running[self._last_number] = job
+        self._executor.submit(self._work, self._last_number, job)
+        return job.future
+
+    def _work(self, number: int, job: _Job) -> None:
+        self._begun.add(number)
+        self._ended[number] = _do(job)
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._collect, number)
+
+    def _collect(self, number: int) -> None:
+        job = self._running.pop(number, None)
+        if job is not None:  # else close() has ended it already
+            self._begun.discard(number)
+            _end(job, self._ended.pop(number), self._loop)
+
+    def close(self) -> None:
+        self._executor.shutdown(wait=True, cancel_futures=True)
+        for number in list(self._running):
+            if number in self._begun:
+                self._collect(number)
+            else:
+                _cancel(self._running.pop(number), self._loop)
+
+
+def _cancel(job: _Job, loop: asyncio.AbstractEventLoop) -> None:
+    """End a job that was never begun. A descriptor that was given away to be closed is closed all the same."""
+    if job.kind is JobKind.CLOSE:
+        os.close(job.fd)
+        _end(job, 0, loop)
+    else:
+        _end(job, _ECANCELED, loop)
+
+
+_ECANCELED = errno.ECANCELED
+_READ_BYTES = 256 * 1024
+
+
+def _do(job: _Job) -> int:
+    try:
+        if job.kind is JobKind.FDATASYNC:
+            os.fdatasync(job.fd)
+        elif job.kind is JobKind.FSYNC:
+            os.fsync(job.fd)
+        elif job.kind is JobKind.CLOSE:
+            os.close(job.fd)
+        else:
+            position, end = job.position, job.position + job.length
+            while position < end:
+                got = len(os.pread(job.fd, min(_READ_BYTES, end - position), position))
+                if got == 0:
+                    break
+                position += got
+    except OSError as error:
+        return error.errno or errno.EIO
+    return 0

@@ -1,0 +1,180 @@
+"""One file of the real Disk: positional reads and writes on a descriptor that the disk may close and open again."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from semel.host.api import Buffer
+from semel.host.disk_threads import JobKind
+
+if TYPE_CHECKING:
+    from semel.host.real_disk import RealDisk
+
+MAX_PARTS = 1024  # IOV_MAX
+SAMPLE_BYTES = 64 * 1024
+
+
+class RealFile:
+    __slots__ = ("_closed", "_disk", "_flushing", "_gone", "fd", "flush_error", "path", "pins", "unflushed")
+
+    def __init__(self, disk: RealDisk, path: str, fd: int) -> None:
+        self.path = path
+        self.fd = fd  # -1: the disk has closed it for now
+        self.pins = 0
+        self.unflushed = False
+        self.flush_error: OSError | None = None
+        self._disk = disk
+        self._flushing: asyncio.Future[None] | None = None
+        self._closed = False
+        self._gone = False
+
+    def __repr__(self) -> str:
+        return f"RealFile({self.path!r})"
+
+    def descriptor(self) -> int:
+        """The open descriptor. It stays valid until the next call to the disk, or as long as the file is pinned."""
+        if self.fd >= 0:
+            self._disk.used(self)
+            return self.fd
+        if self._closed:
+            raise ValueError(f"{self.path} is closed")
+        if self._gone:
+            raise FileNotFoundError(errno.ENOENT, "the file was removed or replaced", self.path)
+        return self._disk.reopen(self)
+
+    def size(self) -> int:
+        return os.fstat(self.descriptor()).st_size
+
+    def write_at(self, position: int, *parts: Buffer) -> None:
+        fd = self.descriptor()
+        self.unflushed = True
+        if len(parts) == 1:
+            part = parts[0]
+            written = os.pwrite(fd, part, position)
+            if written != len(part):
+                self._write_rest(fd, position + written, [memoryview(part)[written:]])
+        elif parts:
+            self._write_rest(fd, position, list(parts))
+
+    def _write_rest(self, fd: int, position: int, parts: list[Buffer]) -> None:
+        first = 0
+        while first < len(parts):
+            written = os.pwritev(fd, parts[first : first + MAX_PARTS], position)
+            position += written
+            while first < len(parts) and written >= len(parts[first]):
+                written -= len(parts[first])
+                first += 1
+            if written:
+                parts[first] = memoryview(parts[first])[written:]
+
+    def read_at(self, position: int, length: int) -> bytes:
+        fd = self.descriptor()
+        data = os.pread(fd, length, position)
+        if len(data) == length or not data:
+            return data
+        pieces = [data]  # a signal or a limit of the system cut it short, or it is the end
+        got = len(data)
+        while got < length and (data := os.pread(fd, length - got, position + got)):
+            pieces.append(data)
+            got += len(data)
+        return b"".join(pieces)
+
+    def read_into(self, position: int, buffer: bytearray | memoryview) -> int:
+        fd = self.descriptor()
+        wanted = len(buffer)
+        got = os.preadv(fd, [buffer], position)
+        if got == wanted or got == 0:
+            return got
+        view = memoryview(buffer)
+        while got < wanted and (more := os.preadv(fd, [view[got:]], position + got)):
+            got += more
+        return got
+
+    def truncate(self, length: int) -> None:
+        fd = self.descriptor()
+        self.unflushed = True
+        os.ftruncate(fd, length)
+
+    async def flush(self) -> None:
+        # One at a time: of two that run side by side on one descriptor, Linux tells only one of a failed write-back.
+        while self._flushing is not None:
+            with suppress(OSError):
+                await asyncio.shield(self._flushing)
+        if self.flush_error is not None:
+            raise self.flush_error
+        self._flushing = self._disk.submit(JobKind.FDATASYNC, self)
+        self.unflushed = False  # what is written from here on is for the next flush
+        await asyncio.shield(self._flushing)  # a caller that is cancelled must not take the outcome with it
+
+    def flush_done(self, error: int) -> None:
+        self._flushing = None
+        if error:
+            self._remember(OSError(error, os.strerror(error), self.path))
+        self.unpin()
+
+    def warm_done(self, _: int) -> None:
+        self.unpin()
+
+    def flush_now(self) -> None:
+        if self.flush_error is not None:
+            raise self.flush_error
+        try:
+            os.fdatasync(self.descriptor())
+        except OSError as error:
+            self._remember(error)
+            raise
+        self.unflushed = False
+
+    def _remember(self, error: OSError) -> None:
+        # Linux reports a failed write-back once and marks the pages clean: a second flush would lie.
+        self.unflushed = True
+        self.flush_error = error
+
+    def is_warm(self, position: int, length: int) -> bool:
+        fd = self.descriptor()
+        byte = bytearray(1)
+        sample = position
+        last = position + length - 1
+        try:
+            while sample < last:
+                os.preadv(fd, [byte], sample, os.RWF_NOWAIT)
+                sample += SAMPLE_BYTES
+            if length > 0:
+                os.preadv(fd, [byte], last, os.RWF_NOWAIT)
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EOPNOTSUPP):
+                return False
+            raise
+        return True
+
+    async def warm(self, position: int, length: int) -> None:
+        await self._disk.submit(JobKind.WARM, self, position, length)
+
+    def pin(self) -> None:
+        self.descriptor()  # from here on it is open, so that a removal does not take it away
+        self.pins += 1
+
+    def unpin(self) -> None:
+        if self.pins == 0:
+            raise ValueError(f"{self.path} is not pinned")
+        self.pins -= 1
+        if self.pins == 0 and (self._closed or self._gone):
+            self._disk.close_descriptor(self)
+
+    def end(self) -> None:
+        """The name was removed or given to another file: only pins keep the content from now on."""
+        self._disk.forget(self)
+        self._gone = True
+        if self.pins == 0:
+            self._disk.close_descriptor(self)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._disk.forget(self)
+            self._closed = True
+            if self.pins == 0:
+                self._disk.close_descriptor(self)

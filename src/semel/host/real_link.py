@@ -1,0 +1,287 @@
+"""One TCP connection on the loop's readers and writers, without a transport: the hot path of the broker.
+
+Reading: one `recv_into` an event, more only while the receiver's buffer comes back full. Sending: at once what the
+socket takes, the rest queued by reference and continued when the socket is writable, never more than `TURN_BYTES` in
+one turn of the loop, so that one fast reader does not starve the others. TLS has its place here: an SSLObject around
+`_recv_into` and `_send_bytes`, with file ranges read instead of sent by `sendfile`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections import deque
+from collections.abc import Sequence
+
+from semel.host.api import Buffer, FileRange, Part, Receiver
+from semel.host.real_file import RealFile
+
+TURN_BYTES = 4 << 20
+READS_PER_EVENT = 4
+PARTS_PER_CALL = 64
+LINGER_S = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+class RealLink:
+    __slots__ = (
+        "_closing",
+        "_ended",
+        "_fd",
+        "_get_buffer",
+        "_head_sent",
+        "_linger",
+        "_loop",
+        "_queue",
+        "_reading",
+        "_received",
+        "_receiver",
+        "_recv_into",
+        "_send_bytes",
+        "_socket",
+        "_writing",
+        "peer",
+        "unsent_bytes",
+    )
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, connected: socket.socket, peer: str) -> None:
+        self.peer = peer
+        self.unsent_bytes = 0
+        self._loop = loop
+        self._socket = connected
+        self._fd = connected.fileno()
+        self._recv_into = connected.recv_into
+        self._send_bytes = connected.send
+        self._queue: deque[Part] = deque()
+        self._head_sent = 0  # of the file range at the head of the queue
+        self._receiver: Receiver | None = None
+        self._reading = False
+        self._writing = False
+        self._closing = False  # close_when_sent was called
+        self._ended: list[BaseException | None] | None = None  # the reason, once the link has ended
+        self._linger: asyncio.TimerHandle | None = None
+
+    def __repr__(self) -> str:
+        return f"RealLink({self.peer})"
+
+    # Reading
+
+    def start(self, receiver: Receiver) -> None:
+        if self._receiver is not None:
+            raise ValueError("the link was started already")
+        self._receiver = receiver
+        self._get_buffer = receiver.get_buffer
+        self._received = receiver.received
+        if self._ended is not None:
+            self._loop.call_soon(self._announce)
+        elif not self._closing:
+            self._reading = True
+            self._loop.add_reader(self._fd, self._readable)
+
+    def pause_reading(self) -> None:
+        if self._reading and not self._closing:
+            self._reading = False
+            self._loop.remove_reader(self._fd)
+
+    def resume_reading(self) -> None:
+        if not self._reading and not self._closing and self._ended is None and self._receiver is not None:
+            self._reading = True
+            self._loop.add_reader(self._fd, self._readable)
+
+    def _readable(self) -> None:
+        for _ in range(READS_PER_EVENT):
+            try:
+                buffer = self._get_buffer()
+            except Exception as error:
+                self._receiver_failed(error)
+                return
+            try:
+                count = self._recv_into(buffer)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                self._end(error)
+                return
+            if count == 0:
+                self._end(None if buffer else ValueError("the receiver gave an empty buffer"))
+                return
+            try:
+                self._received(count)
+            except Exception as error:
+                self._receiver_failed(error)
+                return
+            if count < len(buffer) or not self._reading or self._closing:
+                return
+
+    def _receiver_failed(self, error: Exception) -> None:
+        _log.error("the receiver of %s failed: its connection is closed", self.peer, exc_info=error)
+        self._end(error)
+
+    # Sending
+
+    def send(self, parts: Sequence[Part]) -> None:
+        if self._ended is not None or self._closing:
+            for part in parts:
+                if type(part) is FileRange:
+                    part.release()
+            return
+        queue = self._queue
+        if queue:
+            queue.extend(parts)
+            self.unsent_bytes += sum(map(len, parts))
+            return
+        if len(parts) == 1 and type(parts[0]) is not FileRange:  # nearly every answer
+            part = parts[0]
+            try:
+                sent = self._send_bytes(part)  # type: ignore[arg-type]
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            except OSError as error:
+                self._end(error)
+                return
+            if sent == len(part):
+                return
+            queue.append(memoryview(part)[sent:])  # type: ignore[arg-type]
+            self.unsent_bytes = len(part) - sent
+        else:
+            queue.extend(parts)
+            self.unsent_bytes = sum(map(len, parts))
+            self._send_queue()
+        if queue and self._ended is None:
+            self._writing = True
+            self._loop.add_writer(self._fd, self._writable)
+
+    def _writable(self) -> None:
+        self._send_queue()
+        if self._queue or self._ended is not None:
+            return
+        self._writing = False
+        self._loop.remove_writer(self._fd)
+        if self._closing:
+            self._shut_down()
+        elif self._receiver is not None:
+            try:
+                self._receiver.drained()
+            except Exception as error:
+                self._receiver_failed(error)
+
+    def _send_queue(self) -> None:
+        """Send from the queue until it is empty, the socket is full, or this turn's share is used up."""
+        queue = self._queue
+        left = TURN_BYTES
+        try:
+            while queue and left > 0:
+                sent = self._send_range(left) if type(queue[0]) is FileRange else self._send_run()
+                left -= sent
+                self.unsent_bytes -= sent
+        except (BlockingIOError, InterruptedError):
+            pass
+        except Exception as error:
+            self._end(error)
+
+    def _send_range(self, most: int) -> int:
+        head = self._queue[0]
+        assert type(head) is FileRange
+        wanted = head.length - self._head_sent
+        sent = 0
+        if wanted:
+            file = head.file
+            if not isinstance(file, RealFile):
+                raise TypeError(f"a real link can only send ranges of real files, not of {file!r}")
+            sent = os.sendfile(self._fd, file.fd, head.position + self._head_sent, min(wanted, most))
+            if sent == 0:
+                raise EOFError(f"{head!r} ended {wanted} bytes early: the file was truncated while it was sent")
+        if sent == wanted:
+            self._queue.popleft()
+            self._head_sent = 0
+            head.release()
+        else:
+            self._head_sent += sent
+        return sent
+
+    def _send_run(self) -> int:
+        """Send the byte parts before the next file range in one call; MSG_MORE joins them with what follows."""
+        queue = self._queue
+        run: list[Buffer] = []
+        flags = 0
+        for part in queue:
+            if type(part) is FileRange:
+                flags = socket.MSG_MORE
+                break
+            if len(run) == PARTS_PER_CALL:
+                flags = socket.MSG_MORE
+                break
+            run.append(part)  # type: ignore[arg-type]
+        sent = self._socket.sendmsg(run, (), flags)
+        unaccounted = sent
+        for part in run:
+            if unaccounted < len(part):
+                queue[0] = memoryview(part)[unaccounted:]
+                break
+            unaccounted -= len(part)
+            queue.popleft()
+        return sent
+
+    # Ending
+
+    def close(self) -> None:
+        self._end(None)
+
+    def close_when_sent(self) -> None:
+        if self._ended is not None or self._closing:
+            return
+        # Closing a socket with unread bytes resets it, and the peer may lose our last answer: so they are read and
+        # thrown away until the peer closes too, or for a moment.
+        self._closing = True
+        self._reading = True
+        self._loop.add_reader(self._fd, self._discard)
+        if not self._queue:
+            self._shut_down()
+
+    def _shut_down(self) -> None:
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+        except OSError as error:
+            self._end(error)
+        else:
+            self._linger = self._loop.call_later(LINGER_S, self._end, None)
+
+    def _discard(self) -> None:
+        try:
+            if not self._socket.recv(65536):
+                self._end(None)
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError as error:
+            self._end(error)
+
+    def _end(self, reason: BaseException | None) -> None:
+        if self._ended is not None:
+            return
+        self._ended = [reason]
+        if self._linger is not None:
+            self._linger.cancel()
+        if self._reading:
+            self._loop.remove_reader(self._fd)
+        if self._writing:
+            self._loop.remove_writer(self._fd)
+        self._reading = self._writing = False
+        for part in self._queue:
+            if type(part) is FileRange:
+                part.release()
+        self._queue.clear()
+        self.unsent_bytes = 0
+        self._socket.close()
+        if self._receiver is not None:
+            self._loop.call_soon(self._announce)  # later, so that nobody is told from inside their own send()
+
+    def _announce(self) -> None:
+        assert self._receiver is not None
+        assert self._ended is not None
+        try:
+            self._receiver.closed(self._ended[0])
+        except Exception:
+            _log.exception("the receiver of %s failed at the end of its connection", self.peer)

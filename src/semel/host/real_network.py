@@ -1,0 +1,154 @@
+"""The real Network: raw non-blocking TCP sockets on the loop's readers, on asyncio's own loop and on uvloop alike."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from semel.host.api import Link
+from semel.host.real_link import RealLink
+
+BACKLOG = 1024
+ACCEPTS_PER_TURN = 64
+PAUSE_S = 0.1
+
+_log = logging.getLogger(__name__)
+
+
+def _spelled(address: tuple[Any, ...]) -> str:
+    host, port = address[0], address[1]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+async def _addresses(host: str, port: int, flags: int = 0) -> list[tuple[int, tuple[Any, ...]]]:
+    """(family, address) of a host; numbers are not looked up, since a look-up takes a thread."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with suppress(OSError):
+            socket.inet_pton(family, host)
+            return [(family, (host, port))]
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=flags)
+    return list(dict.fromkeys((info[0], info[4]) for info in found))
+
+
+class RealListener:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, sockets: list[socket.socket], accept: Callable[[Link], None]
+    ) -> None:
+        self.port: int = sockets[0].getsockname()[1]
+        self._loop = loop
+        self._accept = accept
+        self._sockets = sockets
+        self._resumptions: dict[int, asyncio.TimerHandle] = {}
+        for listening in sockets:
+            self._watch(listening)
+
+    def _watch(self, listening: socket.socket) -> None:
+        self._resumptions.pop(listening.fileno(), None)
+        self._loop.add_reader(listening.fileno(), self._acceptable, listening)
+
+    def _acceptable(self, listening: socket.socket) -> None:
+        for _ in range(ACCEPTS_PER_TURN):
+            if listening.fileno() < 0:  # closed by the last one accepted
+                return
+            try:
+                connected, address = listening.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except ConnectionError:  # the peer gave up while it waited
+                continue
+            except OSError as error:  # mostly: no descriptor left
+                self._pause(listening, error)
+                return
+            self._welcome(connected, address)
+
+    def _pause(self, listening: socket.socket, error: OSError) -> None:
+        """The connection stays in the backlog, so the socket stays readable: look away for a moment, do not spin."""
+        _log.error("cannot accept connections for the moment: %s", error)
+        self._loop.remove_reader(listening.fileno())
+        timer = self._loop.call_later(PAUSE_S, self._watch, listening)
+        self._resumptions[listening.fileno()] = timer
+
+    def _welcome(self, connected: socket.socket, address: tuple[Any, ...]) -> None:
+        try:
+            link = _link(self._loop, connected, address)
+        except OSError:  # it is gone already
+            connected.close()
+            return
+        try:
+            self._accept(link)
+        except Exception:
+            _log.exception("a connection from %s could not be served: it is closed", link.peer)
+            link.close()
+
+    def close(self) -> None:
+        for listening in self._sockets:
+            timer = self._resumptions.pop(listening.fileno(), None)
+            if timer is not None:
+                timer.cancel()
+            self._loop.remove_reader(listening.fileno())
+            listening.close()
+        self._sockets = []
+
+
+def _link(loop: asyncio.AbstractEventLoop, connected: socket.socket, address: tuple[Any, ...]) -> RealLink:
+    connected.setblocking(False)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return RealLink(loop, connected, _spelled(address))
+
+
+def _listening_socket(family: int, address: tuple[Any, ...]) -> socket.socket:
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setblocking(False)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:  # IPv4 has a socket of its own
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listening.bind(address)
+        listening.listen(BACKLOG)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+class RealNetwork:
+    async def listen(self, host: str, port: int, accept: Callable[[Link], None]) -> RealListener:
+        sockets: list[socket.socket] = []
+        refusal: OSError | None = None
+        for family, address in await _addresses(host, port, socket.AI_PASSIVE):
+            if sockets:  # with port 0 the first address chooses for all
+                address = (address[0], sockets[0].getsockname()[1], *address[2:])
+            try:
+                sockets.append(_listening_socket(family, address))
+            except OSError as error:
+                if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+                    for listening in sockets:
+                        listening.close()
+                    raise
+                refusal = error
+        if not sockets:
+            raise refusal or OSError(errno.EADDRNOTAVAIL, f"{host!r} has no address")
+        return RealListener(asyncio.get_running_loop(), sockets, accept)
+
+    async def connect(self, host: str, port: int) -> RealLink:
+        loop = asyncio.get_running_loop()
+        refusal: OSError | None = None
+        for family, address in await _addresses(host, port):
+            connected = socket.socket(family, socket.SOCK_STREAM)
+            try:
+                connected.setblocking(False)
+                await loop.sock_connect(connected, address)
+                return _link(loop, connected, connected.getpeername())
+            except OSError as error:
+                connected.close()
+                refusal = refusal or error
+            except BaseException:
+                connected.close()
+                raise
+        raise refusal or OSError(errno.EADDRNOTAVAIL, f"{host!r} has no address")

@@ -1,0 +1,31 @@
+"""What can go wrong with a log, split by whose fault it is.
+
+`Refused` is the peer's: it becomes an error code on the wire and leaves the log as it was. `CorruptSegment` is the
+disk's: the range is not served, everything else goes on. `BrokenLog` is ours or the disk's last word: the node stops.
+"""
+
+from semel.log.types import Offset
+from semel.wire.errors import ErrorCode
+
+
+class Refused(Exception):
+    """The request is answered with `code`; `text` says what was wrong and what is allowed."""
+
+    def __init__(self, code: ErrorCode, text: str) -> None:
+        super().__init__(f"{code.name}: {text}")
+        self.code = code
+        self.text = text
+
+
+class CorruptSegment(Exception):
+    """Bytes on disk are not what was written. Names the file, the position and the first offset concerned."""
+
+    def __init__(self, path: str, position: int, offset: Offset, what: str) -> None:
+        super().__init__(f"{path} is corrupt at byte {position} (offset {offset}): {what}")
+        self.path = path
+        self.position = position
+        self.offset = offset
+
+
+class BrokenLog(Exception):
+    """An invariant of the log does not hold, or the disk failed in a way that nothing can be promised after."""

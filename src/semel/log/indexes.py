@@ -1,0 +1,196 @@
+"""The sparse indexes of a segment, in Kafka's formats: offset -> position, timestamp -> offset, aborted transactions.
+
+The index of the active segment lives in memory and is written out when the segment is sealed or the node stops
+cleanly: recovery rebuilds it from the log otherwise, so a produce costs no index write. The index of a sealed segment
+is searched in its file, entry by entry, and costs no memory.
+"""
+
+from bisect import bisect_left, bisect_right
+from struct import Struct
+from typing import NamedTuple
+
+from semel.host.api import Disk, File
+from semel.log.types import Offset, ProducerId
+
+
+class _Index:
+    """Entries of one fixed size in one file."""
+
+    entry: Struct
+
+    def __init__(self, disk: Disk, path: str, base_offset: Offset, *, in_memory: bool) -> None:
+        self.path = path
+        self._disk = disk
+        self._base_offset = base_offset
+        self._file: File | None = disk.open(path) if disk.exists(path) else None
+        size = 0 if self._file is None else self._file.size()
+        self.is_whole = size % self.entry.size == 0
+        self.count = size // self.entry.size
+        self._entries: bytearray | None = None
+        self._written_bytes = self.count * self.entry.size
+        if in_memory:
+            self._entries = bytearray() if self._file is None else bytearray(self._file.read_at(0, self._written_bytes))
+
+    def _raw(self, number: int) -> tuple[int, int]:
+        size = self.entry.size
+        if self._entries is not None:
+            first, second = self.entry.unpack_from(self._entries, number * size)
+        else:
+            if self._file is None:
+                raise IndexError(number)
+            first, second = self.entry.unpack(self._file.read_at(number * size, size))
+        return first, second
+
+    def _add(self, first: int, second: int) -> None:
+        if self._entries is None:
+            raise ValueError(f"{self.path} is sealed")
+        self._entries += self.entry.pack(first, second)
+        self.count += 1
+
+    def clear(self) -> None:
+        """Starts again from nothing, in memory: a rebuild follows."""
+        self._entries = bytearray()
+        self.count = 0
+        self._written_bytes = 0
+        if self._file is not None:
+            self._file.truncate(0)
+
+    def write_out(self) -> None:
+        """Puts what is only in memory into the file."""
+        if self._entries is None:
+            return
+        if self._file is None:
+            self._file = self._disk.open(self.path, create=True)
+        if len(self._entries) > self._written_bytes:
+            self._file.write_at(self._written_bytes, memoryview(self._entries)[self._written_bytes :].tobytes())
+            self._written_bytes = len(self._entries)
+
+    def seal(self) -> None:
+        """Writes everything out and lets go of the memory."""
+        self.write_out()
+        self._entries = None
+
+    async def flush(self) -> None:
+        if self._file is not None:
+            await self._file.flush()
+
+    def flush_now(self) -> None:
+        if self._file is not None:
+            self._file.flush_now()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def remove(self) -> None:
+        self.close()
+        if self._file is not None:
+            self._disk.remove(self.path)
+            self._file = None
+
+
+class OffsetIndex(_Index):
+    """Last offset of a batch -> position of that batch."""
+
+    entry = Struct(">ii")
+
+    def append(self, offset: Offset, position: int) -> None:
+        self._add(offset - self._base_offset, position)
+
+    def last(self) -> tuple[Offset, int] | None:
+        if self.count == 0:
+            return None
+        relative, position = self._raw(self.count - 1)
+        return self._base_offset + relative, position
+
+    def floor_position(self, offset: Offset) -> int:
+        """Where to begin to look for `offset`: a batch at or before it."""
+        relative = offset - self._base_offset
+        number = bisect_right(range(self.count), relative, key=lambda n: self._raw(n)[0]) - 1
+        return self._raw(number)[1] if number >= 0 else 0
+
+    def offset_at_or_after(self, position: int) -> Offset | None:
+        """The last offset of the first indexed batch that begins at or after `position`."""
+        number = bisect_left(range(self.count), position, key=lambda n: self._raw(n)[1])
+        return self._base_offset + self._raw(number)[0] if number < self.count else None
+
+
+class TimeIndex(_Index):
+    """Largest timestamp so far -> the offset that carries it."""
+
+    entry = Struct(">qi")
+
+    def maybe_append(self, timestamp_ms: int, offset: Offset) -> None:
+        """Timestamps in the index only grow: an older one adds nothing."""
+        if timestamp_ms >= 0 and (self.count == 0 or timestamp_ms > self._raw(self.count - 1)[0]):
+            self._add(timestamp_ms, offset - self._base_offset)
+
+    def last(self) -> tuple[int, Offset] | None:
+        if self.count == 0:
+            return None
+        timestamp_ms, relative = self._raw(self.count - 1)
+        return timestamp_ms, self._base_offset + relative
+
+    def floor_offset(self, timestamp_ms: int) -> Offset:
+        """Every batch that ends before this offset is older than `timestamp_ms`."""
+        number = bisect_left(range(self.count), timestamp_ms, key=lambda n: self._raw(n)[0]) - 1
+        return self._base_offset + self._raw(number)[1] if number >= 0 else self._base_offset
+
+
+class AbortedTransaction(NamedTuple):
+    """An aborted transaction of this partition, and how far the log was stable when its marker was written."""
+
+    producer_id: ProducerId
+    first_offset: Offset
+    last_offset: Offset
+    last_stable_offset: Offset
+
+
+class AbortedIndex:
+    """The aborted transactions whose markers stand in one segment. Written at once: they are rare and small."""
+
+    _entry = Struct(">hqqqq")
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self.path = path
+        self._disk = disk
+        self._file: File | None = disk.open(path) if disk.exists(path) else None
+        self._entries: list[AbortedTransaction] | None = None if self._file is not None else []
+
+    def entries(self) -> list[AbortedTransaction]:
+        """Read on first use: most segments are never asked."""
+        if self._entries is None:
+            data = b"" if self._file is None else self._file.read_at(0, self._file.size())
+            whole = len(data) - len(data) % self._entry.size
+            self._entries = [AbortedTransaction(*fields[1:]) for fields in self._entry.iter_unpack(data[:whole])]
+        return self._entries
+
+    def append(self, aborted: AbortedTransaction) -> None:
+        entries = self.entries()
+        if self._file is None:
+            self._file = self._disk.open(self.path, create=True)
+        self._file.write_at(len(entries) * self._entry.size, self._entry.pack(0, *aborted))
+        entries.append(aborted)
+
+    def clear(self) -> None:
+        self._entries = []
+        if self._file is not None:
+            self._file.truncate(0)
+
+    async def flush(self) -> None:
+        if self._file is not None:
+            await self._file.flush()
+
+    def flush_now(self) -> None:
+        if self._file is not None:
+            self._file.flush_now()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def remove(self) -> None:
+        self.close()
+        if self._file is not None:
+            self._disk.remove(self.path)
+            self._file = None

@@ -1,0 +1,417 @@
+"""The log of one partition: append, read, flush, roll, cut.
+
+Appends are synchronous and go to the page cache; `flush` makes them durable off the loop and is the only thing that
+moves `flushed_offset`. What is derived from the batches (indexes, producers, aborted transactions, leader epochs) is
+kept in step with every append and can always be rebuilt from them (see `recovery`).
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import NamedTuple
+
+from semel.config import TopicConfig
+from semel.host.api import Disk, File, FileRange
+from semel.log.epochs import FILE_NAME as EPOCHS_FILE
+from semel.log.epochs import LeaderEpochs
+from semel.log.errors import BrokenLog, Refused
+from semel.log.indexes import AbortedTransaction
+from semel.log.producers import NO_OFFSET, EndedTransaction, Producers
+from semel.log.segment import MAX_RELATIVE_OFFSET, NO_TIMESTAMP, Segment
+from semel.log.snapshots import remove_snapshot, snapshot_offsets, write_snapshot, write_snapshot_now
+from semel.log.types import Epoch, Offset, ProducerId
+from semel.records.batch import BatchHeader, read_header, set_base_offset, set_leader_epoch
+from semel.records.control import ControlType, control_batch
+from semel.records.read import read_records
+from semel.wire.errors import ErrorCode
+
+# Bytes of an earlier run are checked before they are sent: at most this much in one go, so that the loop never stalls.
+_CHECK_BYTES = 1 << 20
+_KEPT_SNAPSHOTS = 2
+IDENTITY_FILE = "partition.metadata"
+
+
+class Appended(NamedTuple):
+    """Where a batch stands, now or since an earlier try."""
+
+    base_offset: Offset
+    last_offset: Offset
+    is_duplicate: bool = False
+    append_time_ms: int = -1
+
+
+class Cold(NamedTuple):
+    """The range is not in memory: warm it off the loop, then read again."""
+
+    file: File
+    position: int
+    length: int
+
+
+class TimestampOffset(NamedTuple):
+    """An answer to a search by time."""
+
+    timestamp_ms: int
+    offset: Offset
+    leader_epoch: Epoch
+
+
+def _ignore(log: "Log") -> None:
+    """Nobody asked to be told."""
+
+
+class Log:
+    """One partition's batches on one disk. Made by `recovery.load_log`; a log without data has no files."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        config: TopicConfig,
+        *,
+        start_offset: Offset = 0,
+        segments: list[Segment] | None = None,
+        producers: Producers | None = None,
+        epochs: LeaderEpochs | None = None,
+        end_offset: Offset | None = None,
+    ) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.config = config
+        self.segments = segments or []
+        self.producers = producers or Producers()
+        self.epochs = epochs or LeaderEpochs()
+        self.start_offset = start_offset
+        self.end_offset = start_offset if end_offset is None else end_offset
+        # Everything below is durable. Written to the recovery point checkpoint: recovery cuts nothing below it.
+        self.flushed_offset = self.end_offset
+        # Everything below may be read; set by the partition that owns this log.
+        self.high_watermark = self.end_offset
+        # Set by the store: what `partition.metadata` says, and who is told when a segment is sealed.
+        self.identity: bytes | None = None
+        self.on_roll: Callable[[Log], None] = _ignore
+        self._dirty: list[Segment] = []
+        self._unsettled: list[Segment] = []
+        self._due_snapshot: tuple[Offset, dict[ProducerId, bytes]] | None = None
+        self._unsynced_names = False
+        self._new_file: File | None = None
+        self._is_flushing = False
+        self.is_closed = False
+
+    # -- append
+
+    def append(self, batch: bytearray | memoryview, header: BatchHeader, leader_epoch: Epoch, now_ms: int) -> Appended:
+        """Gives a validated batch the next offsets and writes it; one that is there already is answered as it was."""
+        base_offset = self.end_offset
+        draft = None
+        if header.producer_id >= 0:
+            draft = self.producers.check(header, base_offset, now_ms)
+            if draft.duplicate_of is not None:
+                return Appended(draft.duplicate_of.first_offset, draft.duplicate_of.last_offset, is_duplicate=True)
+        self._write(batch, header, leader_epoch, now_ms)
+        if draft is not None:
+            self.producers.apply(draft)
+        return Appended(base_offset, self.end_offset - 1)
+
+    def append_marker(
+        self,
+        kind: ControlType,
+        producer_id: ProducerId,
+        producer_epoch: Epoch,
+        coordinator_epoch: Epoch,
+        leader_epoch: Epoch,
+        now_ms: int,
+        *,
+        bumps_epoch: bool = False,
+    ) -> Appended:
+        """Writes the end of a transaction. The aborted index is in step before anyone can read past the marker."""
+        draft = self.producers.check_marker(
+            producer_id, producer_epoch, coordinator_epoch, now_ms, bumps_epoch=bumps_epoch
+        )
+        batch = control_batch(
+            kind,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            coordinator_epoch=coordinator_epoch,
+            timestamp_ms=now_ms,
+        )
+        offset = self.end_offset
+        self._write(batch, read_header(batch), leader_epoch, now_ms)
+        ended = self.producers.apply_marker(draft, offset, kind == ControlType.ABORT)
+        if ended is not None and ended.aborted:
+            self.note_aborted(self.segments[-1], ended)
+        return Appended(offset, offset)
+
+    def note_aborted(self, segment: Segment, ended: EndedTransaction) -> None:
+        oldest_open = self.producers.oldest_open_offset()
+        stable = ended.marker_offset + 1 if oldest_open is None else oldest_open
+        segment.aborted_index.append(
+            AbortedTransaction(ended.producer_id, ended.first_offset, ended.marker_offset, stable)
+        )
+
+    def _write(self, batch: bytearray | memoryview, header: BatchHeader, leader_epoch: Epoch, now_ms: int) -> None:
+        base_offset = self.end_offset
+        set_base_offset(batch, base_offset)
+        set_leader_epoch(batch, leader_epoch)
+        header = header._replace(base_offset=base_offset, partition_leader_epoch=leader_epoch)
+        segment = self._segment_for(header, now_ms)
+        segment.append(batch, header, self.config.index_interval_bytes)
+        self.epochs.assign(leader_epoch, base_offset)
+        if not self._dirty or self._dirty[-1] is not segment:
+            self._dirty.append(segment)
+        self.end_offset = segment.next_offset
+
+    def _segment_for(self, header: BatchHeader, now_ms: int) -> Segment:
+        """The active segment, after a roll when it is full, old, or out of index space."""
+        if not self.segments:
+            self._make_directory()
+            self._add_segment(self.end_offset)
+            return self.segments[-1]
+        active = self.segments[-1]
+        config = self.config
+        if active.size_bytes and (
+            active.size_bytes + header.batch_length + 12 > config.segment_bytes
+            or header.base_offset + header.last_offset_delta - active.base_offset > MAX_RELATIVE_OFFSET
+            or active.offset_index.count * 8 >= config.segment_index_bytes
+            or self._is_overdue(active, header.max_timestamp, now_ms)
+        ):
+            self.roll()
+            active = self.segments[-1]
+        return active
+
+    def _is_overdue(self, active: Segment, timestamp_ms: int, now_ms: int) -> bool:
+        first = active.first_timestamp_ms
+        if first == NO_TIMESTAMP:
+            return False
+        reference_ms = timestamp_ms if timestamp_ms != NO_TIMESTAMP else now_ms
+        return reference_ms - first > self.config.segment_ms
+
+    def _make_directory(self) -> None:
+        self.disk.make_dirs(self.directory)
+        path = f"{self.directory}/{IDENTITY_FILE}"
+        if self.identity is not None and not self.disk.exists(path):
+            self._new_file = self.disk.open(path, create=True)
+            self._new_file.write_at(0, self.identity)
+
+    def _add_segment(self, base_offset: Offset) -> None:
+        self.segments.append(Segment(self.disk, self.directory, base_offset, is_new=True, is_active=True))
+        self._unsynced_names = True
+
+    def roll(self) -> None:
+        """Seals the active segment and begins the next one. `settle` makes the sealed one safe to trust."""
+        if not self.segments or not self.segments[-1].size_bytes:
+            return
+        sealed = self.segments[-1]
+        sealed.seal()
+        self._unsettled.append(sealed)
+        self._due_snapshot = (self.end_offset, self.producers.rows())
+        self._add_segment(self.end_offset)
+        self.on_roll(self)
+
+    # -- durability
+
+    @property
+    def is_dirty(self) -> bool:
+        return bool(self._dirty) or self._unsynced_names
+
+    @property
+    def needs_settling(self) -> bool:
+        return bool(self._unsettled)
+
+    async def flush(self) -> None:
+        """Makes durable what was appended before the call. A disk that refuses is final: the node must stop."""
+        if self._is_flushing:
+            raise BrokenLog(f"two flushes of {self.directory} at once")
+        self._is_flushing = True
+        try:
+            end_offset = self.end_offset
+            dirty, self._dirty = self._dirty, []
+            if self._new_file is not None:
+                await self._new_file.flush()
+                self._new_file.close()
+                self._new_file = None
+            if self._unsynced_names:
+                self._unsynced_names = False
+                await self.disk.sync_dir(self.directory)
+                await self.disk.sync_dir(self.directory.rpartition("/")[0])
+            for segment in dirty:
+                if not segment.is_removed:
+                    await segment.flush()
+            self.flushed_offset = max(self.flushed_offset, end_offset)
+        finally:
+            self._is_flushing = False
+
+    async def settle(self) -> None:
+        """After a roll: sealed segments, their indexes, the epochs and a producer snapshot become durable, in this
+        order: a snapshot at the end of a segment tells recovery that it need not read the segment again."""
+        unsettled, self._unsettled = self._unsettled, []
+        due, self._due_snapshot = self._due_snapshot, None
+        for segment in unsettled:
+            if not segment.is_removed:
+                await segment.flush()
+                await segment.flush_indexes()
+        await self.disk.sync_dir(self.directory)
+        await self._write_epochs()
+        if due is not None:
+            # Taken when the segment was sealed, written after its bytes are durable: never ahead of the log.
+            offset, rows = due
+            await write_snapshot(self.disk, self.directory, offset, rows)
+            self.flushed_offset = max(self.flushed_offset, offset)
+        self._remove_old_snapshots()
+
+    async def _write_epochs(self) -> None:
+        if self.epochs.is_dirty and self.segments:
+            self.epochs.is_dirty = False
+            await self.disk.replace_file(f"{self.directory}/{EPOCHS_FILE}", self.epochs.encode())
+
+    def _remove_old_snapshots(self) -> None:
+        """Keeps the newest, and the two before the active segment: recovery of that segment begins at one of them."""
+        offsets = snapshot_offsets(self.disk.list_dir(self.directory))
+        active_base = self.segments[-1].base_offset
+        kept = {*[offset for offset in offsets if offset <= active_base][-_KEPT_SNAPSHOTS:], *offsets[-1:]}
+        for offset in offsets:
+            if offset not in kept:
+                remove_snapshot(self.disk, self.directory, offset)
+
+    def close(self) -> None:
+        """A clean stop: everything durable, with a snapshot at the end, so that the next start needs no scan."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        if self.segments:
+            for segment in self.segments:
+                if segment in self._dirty or segment in self._unsettled or segment is self.segments[-1]:
+                    segment.write_indexes()
+                    segment.flush_now()
+            if self.epochs.is_dirty:
+                self.disk.replace_file_now(f"{self.directory}/{EPOCHS_FILE}", self.epochs.encode())
+            write_snapshot_now(self.disk, self.directory, self.end_offset, self.producers.rows())
+            self.disk.sync_dir_now(self.directory)
+            self.flushed_offset = self.end_offset
+        for segment in self.segments:
+            segment.close()
+
+    # -- read
+
+    def read(
+        self, offset: Offset, max_bytes: int, up_to: Offset, *, at_least_one: bool, warmed: bool = False
+    ) -> FileRange | Cold | None:
+        """The batches from the one that holds `offset`, ending before `up_to`; None when there are none to give.
+
+        `at_least_one`: the first batch is given even if it is larger than `max_bytes`. The last batch may be cut, as
+        Kafka cuts it: clients ask again for it.
+        """
+        if offset < self.start_offset or offset > self.end_offset:
+            raise Refused(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is not between {self.start_offset} and {self.end_offset}",
+            )
+        if offset >= up_to:
+            return None
+        for segment in self.segments[self._segment_number(offset) :]:
+            first = segment.locate(offset)
+            if first is None:
+                continue
+            if first.base_offset >= up_to:
+                return None
+            limit = segment.size_bytes
+            if up_to < segment.next_offset:
+                end = segment.locate(up_to)
+                limit = limit if end is None else end.position
+            length = min(limit - first.position, max_bytes)
+            if length < first.size_bytes:
+                if not at_least_one:
+                    return None
+                length = first.size_bytes
+            return self._checked_range(segment, first.position, length, first.size_bytes, warmed)
+        return None
+
+    def _checked_range(
+        self, segment: Segment, position: int, length: int, first_bytes: int, warmed: bool
+    ) -> FileRange | Cold:
+        if not segment.is_trusted(position, position + length):
+            length = min(length, max(first_bytes, _CHECK_BYTES))
+            if not warmed and not segment.file.is_warm(position, length):
+                return Cold(segment.file, position, length)
+            length = min(length, segment.check_range(position, position + length) - position)
+        elif not warmed and segment is not self.segments[-1] and not segment.file.is_warm(position, length):
+            return Cold(segment.file, position, length)
+        return FileRange(segment.file, position, length)
+
+    def _segment_number(self, offset: Offset) -> int:
+        return max(0, bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1)
+
+    def aborted_between(self, offset: Offset, read: FileRange) -> list[AbortedTransaction]:
+        """The aborted transactions that a read_committed reader needs to know to filter this range."""
+        number = self._segment_number(offset)
+        while number + 1 < len(self.segments) and self.segments[number].file is not read.file:
+            number += 1
+        upper = self.segments[number].upper_offset(read.position + read.length)
+        found: list[AbortedTransaction] = []
+        for segment in self.segments[number:]:
+            for aborted in segment.aborted_index.entries():
+                if aborted.last_offset >= offset and aborted.first_offset < upper:
+                    found.append(aborted)
+                if aborted.last_stable_offset >= upper:
+                    return found
+        return found
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """How far a read_committed reader may read."""
+        unstable = self.producers.first_unstable_offset(self.high_watermark)
+        return self.high_watermark if unstable is None else min(self.high_watermark, unstable)
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
+        """The first record at or after a time."""
+        for segment in self.segments:
+            found = segment.find_timestamp(timestamp_ms, self.start_offset)
+            while found is not None:
+                header, batch = found
+                for record in read_records(batch, header):
+                    if record.timestamp_ms >= timestamp_ms and record.offset >= self.start_offset:
+                        return TimestampOffset(record.timestamp_ms, record.offset, header.partition_leader_epoch)
+                found = segment.find_timestamp(timestamp_ms, header.next_offset)
+        return None
+
+    def offset_of_max_timestamp(self) -> TimestampOffset | None:
+        """The first record that carries the largest timestamp."""
+        newest = max((s.max_timestamp_ms for s in self.segments), default=NO_TIMESTAMP)
+        return None if newest == NO_TIMESTAMP else self.offset_for_timestamp(newest)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self.segments)
+
+    # -- cutting
+
+    def advance_start(self, offset: Offset) -> None:
+        """Records below `offset` are no longer there for anyone. Whole segments below it go with `remove_before`."""
+        if offset > self.start_offset:
+            self.start_offset = offset
+            self.epochs.truncate_start(offset)
+
+    def removable_before(self, offset: Offset) -> list[Segment]:
+        """Sealed segments that lie wholly below `offset`."""
+        return [
+            s for s, following in zip(self.segments, self.segments[1:], strict=False) if following.base_offset <= offset
+        ]
+
+    def remove_segments(self, removed: list[Segment]) -> None:
+        """Takes segments off the front. What is being sent of them stays readable until it is sent."""
+        if not removed:
+            return
+        self.segments = [segment for segment in self.segments if segment not in removed]
+        for segment in removed:
+            segment.remove()
+        self.advance_start(self.segments[0].base_offset)
+
+    def replace_segments(self, old: list[Segment], new: list[Segment]) -> None:
+        """Compaction's swap, in memory; the files are already in place."""
+        at = self.segments.index(old[0])
+        self.segments[at : at + len(old)] = new
+        for segment in old:
+            segment.close()
+            segment.is_removed = True
+
+
+__all__ = ["NO_OFFSET", "Appended", "Cold", "Log", "TimestampOffset"]

@@ -1,0 +1,312 @@
+"""From the files of one partition to a Log: what a start finds, cuts and rebuilds.
+
+Segments below the recovery point that a producer snapshot follows are durable with their indexes, and are trusted (each
+range is still checked when it is first read). The others are read batch by batch: indexes, producers and epochs are
+rebuilt, and at the first batch that is torn the log ends. What was acknowledged lies before that point, because it was
+flushed in order before it was acknowledged. Below the recovery point nothing is ever cut: a bad batch there is damage,
+not a torn tail, and is reported, kept, and never served.
+"""
+
+import logging
+from dataclasses import dataclass
+
+from semel.config import TopicConfig
+from semel.host.api import Disk
+from semel.log.compaction_swap import finish_swaps
+from semel.log.epochs import LeaderEpochs, read_epochs
+from semel.log.errors import BrokenLog, CorruptSegment
+from semel.log.log import Log
+from semel.log.producers import Producers
+from semel.log.segment import LOG_SUFFIX, NO_TIMESTAMP, Segment
+from semel.log.snapshots import read_snapshot, remove_snapshot, snapshot_offsets
+from semel.log.types import Offset
+from semel.records.batch import BatchHeader, read_header
+from semel.records.control import ControlMarker, read_control
+from semel.records.errors import RecordError
+
+logger = logging.getLogger("semel.log")
+
+
+@dataclass
+class Recovered:
+    """What a load had to do, for the line in the log and for tests."""
+
+    scanned_bytes: int = 0
+    cut_bytes: int = 0
+    removed_segments: int = 0
+
+
+def load_log(
+    disk: Disk,
+    directory: str,
+    config: TopicConfig,
+    *,
+    recovery_point: Offset,
+    start_offset: Offset,
+    now_ms: int,
+    was_clean: bool,
+) -> tuple[Log, Recovered]:
+    """Opens the log in `directory`. `was_clean`: the last stop was clean, so nothing needs to be scanned."""
+    done = Recovered()
+    if not disk.exists(directory):
+        return Log(disk, directory, config, start_offset=start_offset), done
+    finish_swaps(disk, directory)
+    names = disk.list_dir(directory)
+    bases = sorted(int(name[: -len(LOG_SUFFIX)]) for name in names if name.endswith(LOG_SUFFIX))
+    if not bases:
+        return Log(disk, directory, config, start_offset=start_offset), done
+    segments = [
+        Segment(disk, directory, base, is_new=False, is_active=number == len(bases) - 1)
+        for number, base in enumerate(bases)
+    ]
+    epochs = read_epochs(disk, directory)
+    loader = _Loader(disk, directory, config, segments, epochs, recovery_point, now_ms, done)
+    loader.load(was_clean)
+    log = Log(
+        disk,
+        directory,
+        config,
+        start_offset=max(start_offset, segments[0].base_offset),
+        segments=loader.segments,
+        producers=loader.producers,
+        epochs=epochs,
+        end_offset=loader.segments[-1].next_offset,
+    )
+    log.start_offset = min(log.start_offset, log.end_offset)
+    return log, done
+
+
+class _Loader:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        config: TopicConfig,
+        segments: list[Segment],
+        epochs: LeaderEpochs,
+        recovery_point: Offset,
+        now_ms: int,
+        done: Recovered,
+    ) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.config = config
+        self.segments = segments
+        self.epochs = epochs
+        self.recovery_point = recovery_point
+        self.now_ms = now_ms
+        self.done = done
+        self.producers = Producers()
+
+    def load(self, was_clean: bool) -> None:
+        trusted = len(self.segments)
+        if not was_clean:
+            # A snapshot is written after the segments below it are durable with their indexes (Log.settle).
+            settled = max(snapshot_offsets(self.disk.list_dir(self.directory)), default=0)
+            limit = min(settled, self.recovery_point)
+            trusted = sum(1 for following in self.segments[1:] if following.base_offset <= limit)
+        for number, segment in enumerate(self.segments[:trusted]):
+            is_last = number == len(self.segments) - 1
+            self._open_trusted(segment, None if is_last else self.segments[number + 1].base_offset)
+        end = self.segments[trusted - 1].next_offset if trusted else self.segments[0].base_offset
+        if trusted == len(self.segments):
+            self._restore_producers(end)
+            return
+        self._restore_producers(self.segments[trusted].base_offset)
+        self._scan_from(trusted)
+        self._drop_snapshots_after(self.segments[-1].next_offset)
+        self.epochs.truncate_end(self.segments[-1].next_offset)
+
+    # -- trusted segments
+
+    def _open_trusted(self, segment: Segment, following_base: Offset | None) -> None:
+        """Takes the indexes as they are, and rebuilds them when they cannot be right."""
+        try:
+            if self._take_indexes(segment, following_base):
+                return
+        except CorruptSegment as damage:
+            logger.error("%s", damage)
+        logger.warning("%s: indexes are missing or damaged, rebuilding them", segment.path)
+        self._rebuild_indexes(segment, following_base)
+
+    def _take_indexes(self, segment: Segment, following_base: Offset | None) -> bool:
+        offsets, times = segment.offset_index, segment.time_index
+        last_offset, last_time = offsets.last(), times.last()
+        limit = following_base if following_base is not None else segment.base_offset + (1 << 31)
+        if not (offsets.is_whole and times.is_whole):
+            return False
+        if last_offset is not None and not (
+            segment.base_offset <= last_offset[0] < limit and 0 <= last_offset[1] < segment.size_bytes
+        ):
+            return False
+        if last_time is not None:
+            segment.max_timestamp_ms, segment.max_timestamp_offset = last_time
+        elif segment.size_bytes:
+            return False
+        if following_base is not None:
+            segment.next_offset = following_base
+            return True
+        position = 0 if last_offset is None else last_offset[1]
+        for found in segment.heads(position):
+            segment.next_offset = found.last_offset + 1
+        if segment.size_bytes:
+            first = read_header(segment.file.read_at(0, 61))
+            segment.first_timestamp_ms = first.max_timestamp
+        return True
+
+    def _rebuild_indexes(self, segment: Segment, following_base: Offset | None) -> None:
+        """Reads a trusted segment. Damage is reported and stepped over: its bytes stay, and are never served."""
+        segment.reset_for_scan()
+        for position, header, _ in self._batches_over_damage(segment):
+            segment.note_batch(header, position, self.config.index_interval_bytes)
+        if following_base is not None:
+            segment.next_offset = following_base
+            segment.seal()
+            segment.flush_now()
+
+    def _batches_over_damage(self, segment: Segment) -> list[tuple[int, BatchHeader, ControlMarker | None]]:
+        found: list[tuple[int, BatchHeader, ControlMarker | None]] = []
+        position = 0
+        while position < segment.size_bytes:
+            try:
+                for at, header, batch in segment.batches(position):
+                    found.append((at, header, _marker(header, batch)))
+                    position = at + header.size_bytes
+                break
+            except CorruptSegment as damage:
+                logger.error("%s", damage)
+                damaged = self._header_at(segment, damage.position)
+                if damaged is None:
+                    raise BrokenLog(f"{damage}: and the batch after it cannot be found") from damage
+                found.append((damage.position, damaged, None))
+                position = damage.position + damaged.size_bytes
+        return found
+
+    def _header_at(self, segment: Segment, position: int) -> BatchHeader | None:
+        """The header of a damaged batch, if it still says where the next one begins."""
+        try:
+            header = read_header(segment.file.read_at(position, 61))
+        except RecordError:
+            return None
+        end = position + header.size_bytes
+        if end == segment.size_bytes:
+            return header
+        try:
+            following = read_header(segment.file.read_at(end, 61))
+        except RecordError:
+            return None
+        return header if following.base_offset == header.next_offset else None
+
+    # -- producers
+
+    def _restore_producers(self, end: Offset) -> None:
+        """From the newest usable snapshot at or below `end`, and the batches between it and `end`."""
+        offsets = [o for o in snapshot_offsets(self.disk.list_dir(self.directory)) if o <= end]
+        begin = self.segments[0].base_offset
+        for offset in reversed(offsets):
+            rows = read_snapshot(self.disk, self.directory, offset)
+            if rows is not None:
+                self.producers.load(rows)
+                begin = offset
+                break
+        if begin >= end:
+            return
+        for segment in self.segments:
+            if segment.base_offset >= end or segment.next_offset <= begin:
+                continue
+            for _, header, marker in self._batches_over_damage(segment):
+                if header.base_offset >= begin and header.is_idempotent:
+                    self.producers.replay(header, marker, self.now_ms)
+
+    # -- untrusted segments
+
+    def _scan_from(self, first: int) -> None:
+        expected = self.segments[first].base_offset
+        for number in range(first, len(self.segments)):
+            segment = self.segments[number]
+            if segment.base_offset < expected:
+                raise BrokenLog(f"{segment.path} begins before the segment in front of it ends (offset {expected})")
+            is_whole = self._scan(segment)
+            expected = segment.next_offset
+            if not is_whole:
+                # Later segments hold only what came after the torn batch: none of it was acknowledged.
+                self._remove_later(number + 1)
+                break
+        for segment in self.segments[first:-1]:
+            segment.seal()
+        for segment in self.segments[first:]:
+            segment.write_indexes()
+            segment.flush_now()
+        self.disk.sync_dir_now(self.directory)
+
+    def _scan(self, segment: Segment) -> bool:
+        """Reads every batch of a segment; cuts it where the first torn one begins."""
+        segment.reset_for_scan()
+        scratch = Log(self.disk, self.directory, self.config, producers=self.producers)
+        position = 0
+        torn: CorruptSegment | None = None
+        is_damaged = False
+        while position < segment.size_bytes and torn is None:
+            try:
+                for at, header, batch in segment.batches(position):
+                    if header.base_offset < segment.next_offset:
+                        torn = CorruptSegment(segment.path, at, header.base_offset, "its offsets run backwards")
+                        break
+                    self._take(scratch, segment, at, header, _marker(header, batch))
+                    position = at + header.size_bytes
+                else:
+                    break
+            except CorruptSegment as damage:
+                damaged = self._header_at(segment, damage.position)
+                if damaged is not None and damaged.next_offset <= self.recovery_point:
+                    logger.error("%s: it was durable, so it stays, unserved", damage)
+                    self._take(scratch, segment, damage.position, damaged, None)
+                    position = damage.position + damaged.size_bytes
+                    is_damaged = True
+                else:
+                    torn = damage
+        self.done.scanned_bytes += position
+        if torn is not None:
+            if segment.next_offset < self.recovery_point:
+                raise BrokenLog(f"{torn}: it lies below the recovery point {self.recovery_point}, so nothing is cut")
+            self.done.cut_bytes += segment.size_bytes - position
+            logger.warning("%s: cutting %d unacknowledged bytes", torn, segment.size_bytes - position)
+            segment.truncate(position)
+        if not is_damaged:
+            segment.trust_all()
+        return torn is None
+
+    def _take(
+        self, scratch: Log, segment: Segment, position: int, header: BatchHeader, marker: ControlMarker | None
+    ) -> None:
+        segment.note_batch(header, position, self.config.index_interval_bytes)
+        self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+        if header.is_idempotent:
+            ended = self.producers.replay(header, marker, self.now_ms)
+            if ended is not None and ended.aborted:
+                scratch.note_aborted(segment, ended)
+
+    def _remove_later(self, first: int) -> None:
+        for segment in self.segments[first:]:
+            logger.warning("%s: removed, it lies after a torn batch", segment.path)
+            self.done.removed_segments += 1
+            self.done.cut_bytes += segment.size_bytes
+            segment.remove()
+        del self.segments[first:]
+
+    def _drop_snapshots_after(self, end: Offset) -> None:
+        for offset in snapshot_offsets(self.disk.list_dir(self.directory)):
+            if offset > end:
+                remove_snapshot(self.disk, self.directory, offset)
+
+
+def _marker(header: BatchHeader, batch: memoryview) -> ControlMarker | None:
+    if not header.is_control:
+        return None
+    try:
+        return read_control(batch, header)
+    except RecordError:
+        return None
+
+
+__all__ = ["NO_TIMESTAMP", "Recovered", "load_log"]

@@ -1,0 +1,266 @@
+"""One segment: a run of record batches in one file, as on the wire, with its three indexes.
+
+Finds batches by offset and by timestamp, hands out file ranges, and never hands out bytes of an earlier run of the
+node whose CRCs it has not checked: each range is checked once, when it is first asked for.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from semel.host.api import Buffer, Disk, File
+from semel.log.errors import BrokenLog, CorruptSegment, Refused
+from semel.log.indexes import AbortedIndex, OffsetIndex, TimeIndex
+from semel.log.types import Offset
+from semel.records.batch import HEADER_BYTES, BatchHeader, check_crc, read_header
+from semel.records.errors import RecordError
+from semel.wire.errors import ErrorCode
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+ABORTED_INDEX_SUFFIX = ".txnindex"
+NO_TIMESTAMP = -1
+_SCAN_BYTES = 1 << 20
+_LOCATE_BYTES = 8192
+_HEAD = Struct(">qiib")
+_LAST_DELTA = Struct(">i")
+_LAST_DELTA_AT = 23
+_MIN_BATCH_LENGTH = HEADER_BYTES - 12
+MAX_RELATIVE_OFFSET = (1 << 31) - 1
+
+
+class Located(NamedTuple):
+    """Where a batch stands in its segment."""
+
+    position: int
+    size_bytes: int
+    base_offset: Offset
+    last_offset: Offset
+
+
+class Segment:
+    """A segment file and its indexes. The newest one of a log is active and grows; the others are sealed."""
+
+    def __init__(self, disk: Disk, directory: str, base_offset: Offset, *, is_new: bool, is_active: bool) -> None:
+        self.base_offset = base_offset
+        self._stem = f"{directory}/{base_offset:020d}"
+        self._disk = disk
+        self.file: File = disk.open(self._stem + LOG_SUFFIX, create=is_new)
+        self.size_bytes = self.file.size()
+        self.next_offset = base_offset
+        self.offset_index = OffsetIndex(disk, self._stem + INDEX_SUFFIX, base_offset, in_memory=is_active)
+        self.time_index = TimeIndex(disk, self._stem + TIME_INDEX_SUFFIX, base_offset, in_memory=is_active)
+        self.aborted_index = AbortedIndex(disk, self._stem + ABORTED_INDEX_SUFFIX)
+        self.max_timestamp_ms = NO_TIMESTAMP
+        self.max_timestamp_offset = base_offset
+        self.first_timestamp_ms = NO_TIMESTAMP
+        self._bytes_since_index = 0
+        self.is_removed = False
+        # Bytes from here on were written or checked by this process; below, `_checked` says which ranges were.
+        self._trusted_from = self.size_bytes
+        self._checked: list[tuple[int, int]] = []
+
+    @property
+    def path(self) -> str:
+        return self.file.path
+
+    def append(self, batch: Buffer, header: BatchHeader, index_interval_bytes: int) -> None:
+        """Writes a batch whose header carries its final offsets. All of it is there afterwards, or none."""
+        position = self.size_bytes
+        try:
+            self.file.write_at(position, batch)
+        except OSError as error:
+            try:
+                self.file.truncate(position)
+            except OSError as second:
+                raise BrokenLog(f"{self.path} cannot be cut back after a failed write: {second}") from error
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk refused the write: {error.strerror}") from error
+        self.note_batch(header, position, index_interval_bytes)
+
+    def note_batch(self, header: BatchHeader, position: int, index_interval_bytes: int) -> None:
+        """Counts a batch that stands at `position` in: offsets, timestamps, indexes."""
+        last_offset = header.base_offset + header.last_offset_delta
+        if header.max_timestamp > self.max_timestamp_ms:
+            self.max_timestamp_ms = header.max_timestamp
+            self.max_timestamp_offset = last_offset
+        if self.first_timestamp_ms == NO_TIMESTAMP:
+            self.first_timestamp_ms = header.max_timestamp
+        if self._bytes_since_index > index_interval_bytes:
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
+            self._bytes_since_index = 0
+        size = header.batch_length + 12
+        self._bytes_since_index += size
+        self.size_bytes = position + size
+        self.next_offset = last_offset + 1
+
+    def locate(self, offset: Offset) -> Located | None:
+        """The first batch that ends at `offset` or later; None when every batch ends before it."""
+        position = self.offset_index.floor_position(offset)
+        for found in self.heads(position):
+            if found.last_offset >= offset:
+                return found
+        return None
+
+    def heads(self, position: int) -> Iterator[Located]:
+        """Every batch from `position` on, by the first bytes of its header."""
+        while position < self.size_bytes:
+            block = self.file.read_at(position, min(_LOCATE_BYTES, self.size_bytes - position))
+            at = 0
+            while at + HEADER_BYTES <= len(block):
+                base_offset, length, _, magic = _HEAD.unpack_from(block, at)
+                (last_delta,) = _LAST_DELTA.unpack_from(block, at + _LAST_DELTA_AT)
+                size = length + 12
+                if magic != 2 or length < _MIN_BATCH_LENGTH or position + at + size > self.size_bytes or last_delta < 0:
+                    raise self._corrupt(position + at, base_offset, "not a record batch")
+                yield Located(position + at, size, base_offset, base_offset + last_delta)
+                at += size
+            if at == 0:
+                raise self._corrupt(position, self.next_offset, "half a batch header at the end of the file")
+            position += at
+
+    def batches(self, position: int = 0) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+        """Every batch from `position` on with its bytes, CRC checked; raises CorruptSegment at the first bad one."""
+        while position < self.size_bytes:
+            block = memoryview(self.file.read_at(position, min(_SCAN_BYTES, self.size_bytes - position)))
+            at = 0
+            while at < len(block):
+                try:
+                    header = read_header(block, at)
+                except RecordError as error:
+                    if at and len(block) - at < HEADER_BYTES:
+                        break
+                    raise self._corrupt(position + at, self.next_offset, str(error)) from error
+                size = header.batch_length + 12
+                if at + size > len(block):
+                    if position + at + size > self.size_bytes:
+                        raise self._corrupt(
+                            position + at, header.base_offset, "the batch runs past the end of the file"
+                        )
+                    if at:
+                        break
+                    block = memoryview(self.file.read_at(position, size))
+                batch = block[at : at + size]
+                if not check_crc(batch, 0, header):
+                    raise self._corrupt(position + at, header.base_offset, "CRC-32C does not match")
+                yield position + at, header, batch
+                at += size
+            position += at
+
+    def is_trusted(self, start: int, end: int) -> bool:
+        """Whether these bytes were written or checked by this process."""
+        if start >= self._trusted_from:
+            return True
+        end = min(end, self._trusted_from)
+        return any(low <= start and end <= high for low, high in self._checked)
+
+    def check_range(self, start: int, end: int) -> int:
+        """Checks the CRCs of the batches from `start`; returns where the last good batch that begins before `end` ends.
+
+        A bad batch at `start` raises CorruptSegment; a later one ends the range before it, to be met next time.
+        """
+        good = start
+        try:
+            for position, header, _ in self.batches(start):
+                if position >= end and position > start:
+                    break
+                good = position + header.batch_length + 12
+        except CorruptSegment:
+            if good == start:
+                raise
+        self._remember_checked(start, good)
+        return good
+
+    def trust_all(self) -> None:
+        """Recovery has read every batch."""
+        self._trusted_from = 0
+        self._checked.clear()
+
+    def _remember_checked(self, start: int, end: int) -> None:
+        merged: list[tuple[int, int]] = []
+        for low, high in self._checked:
+            if high < start or low > end:
+                merged.append((low, high))
+            else:
+                start, end = min(low, start), max(high, end)
+        merged.append((start, end))
+        # Scattered reads of an old segment stay cheap: the oldest ranges are forgotten and checked again if asked for.
+        self._checked = merged[-64:]
+
+    def find_timestamp(self, timestamp_ms: int, from_offset: Offset) -> tuple[BatchHeader, memoryview] | None:
+        """The first batch, not wholly before `from_offset`, that holds a record of `timestamp_ms` or later."""
+        if timestamp_ms > self.max_timestamp_ms:
+            return None
+        position = self.offset_index.floor_position(max(self.time_index.floor_offset(timestamp_ms), from_offset))
+        for _, header, batch in self.batches(position):
+            if header.max_timestamp >= timestamp_ms and header.last_offset >= from_offset and not header.is_control:
+                return header, batch
+        return None
+
+    def upper_offset(self, end_position: int) -> Offset:
+        """An offset that no batch before `end_position` reaches."""
+        if end_position >= self.size_bytes:
+            return self.next_offset
+        bound = self.offset_index.offset_at_or_after(end_position)
+        return self.next_offset if bound is None else bound
+
+    def seal(self) -> None:
+        """Nothing will be appended any more: the indexes go to their files and out of memory."""
+        self.time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
+        self.offset_index.seal()
+        self.time_index.seal()
+
+    def write_indexes(self) -> None:
+        self.time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
+        self.offset_index.write_out()
+        self.time_index.write_out()
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cuts the file. The indexes are rebuilt by the caller."""
+        self.file.truncate(size_bytes)
+        self.size_bytes = size_bytes
+        self._trusted_from = min(self._trusted_from, size_bytes)
+
+    def reset_for_scan(self) -> None:
+        """Forgets everything derived: `note_batch` of every batch follows."""
+        self.next_offset = self.base_offset
+        self.max_timestamp_ms = NO_TIMESTAMP
+        self.max_timestamp_offset = self.base_offset
+        self.first_timestamp_ms = NO_TIMESTAMP
+        self._bytes_since_index = 0
+        self.offset_index.clear()
+        self.time_index.clear()
+        self.aborted_index.clear()
+
+    async def flush(self) -> None:
+        await self.file.flush()
+
+    async def flush_indexes(self) -> None:
+        await self.offset_index.flush()
+        await self.time_index.flush()
+        await self.aborted_index.flush()
+
+    def flush_now(self) -> None:
+        self.file.flush_now()
+        self.offset_index.flush_now()
+        self.time_index.flush_now()
+        self.aborted_index.flush_now()
+
+    def close(self) -> None:
+        self.file.close()
+        self.offset_index.close()
+        self.time_index.close()
+        self.aborted_index.close()
+
+    def remove(self) -> None:
+        """Takes the files away. Ranges that are being sent keep their bytes until they are released."""
+        self.is_removed = True
+        self.file.close()
+        self._disk.remove(self.path)
+        self.offset_index.remove()
+        self.time_index.remove()
+        self.aborted_index.remove()
+
+    def _corrupt(self, position: int, offset: Offset, what: str) -> CorruptSegment:
+        return CorruptSegment(self.path, position, offset, what)

@@ -1,0 +1,287 @@
+"""All logs of one node in one data directory: opening, removing, checkpoints, and the upkeep that goes on meanwhile.
+
+Upkeep (settling rolled segments, retention, compaction, expiry of producers, checkpoints) runs in tasks that this
+store owns; it touches one log at a time, and `close` waits for it. A disk that fails is reported to `on_broken`: the
+node stops.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from semel.config import BrokerConfig, TopicConfig
+from semel.host.api import Host, Lock
+from semel.log.checkpoints import (
+    CLEANER_OFFSETS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    TopicPartition,
+    encode_checkpoint,
+    read_checkpoint,
+)
+from semel.log.cleaner import compaction_task, run_compaction
+from semel.log.errors import CorruptSegment
+from semel.log.log import IDENTITY_FILE, Log
+from semel.log.recovery import Recovered, load_log
+from semel.log.retention import expired_segments, wants_roll
+from semel.log.types import Offset
+
+logger = logging.getLogger("semel.log")
+
+_LOCK = ".lock"
+_CLEAN_STOP = ".kafka_cleanshutdown"
+_DELETED_SUFFIX = "-delete"
+
+
+class LogStore:
+    """The data directory of a node, held by a lock file for as long as the node lives."""
+
+    def __init__(self, host: Host, root: str, config: BrokerConfig, on_broken: Callable[[BaseException], None]) -> None:
+        self.host = host
+        self.root = root
+        self.config = config
+        self._on_broken = on_broken
+        self.logs: dict[TopicPartition, Log] = {}
+        self._lock: Lock | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        # Compaction, retention and settling of one log never overlap.
+        self._upkeep: dict[TopicPartition, asyncio.Lock] = {}
+        self._recovery_points: dict[TopicPartition, Offset] = {}
+        self._log_starts: dict[TopicPartition, Offset] = {}
+        self._cleaner_offsets: dict[TopicPartition, Offset] = {}
+        self._uncleanable: set[TopicPartition] = set()
+        self.was_clean = False
+
+    def open(self) -> None:
+        """Takes the directory; raises AlreadyLocked when another node holds it."""
+        disk = self.host.disk
+        if not disk.exists(self.root):
+            disk.make_dirs(self.root)
+            parent = self.root.rpartition("/")[0] or "/"
+            while parent != "/":
+                disk.sync_dir_now(parent)
+                parent = parent.rpartition("/")[0] or "/"
+            disk.sync_dir_now("/")
+        self._lock = disk.lock(f"{self.root}/{_LOCK}")
+        self._recovery_points = read_checkpoint(disk, f"{self.root}/{RECOVERY_POINTS}")
+        self._log_starts = read_checkpoint(disk, f"{self.root}/{LOG_STARTS}")
+        self._cleaner_offsets = read_checkpoint(disk, f"{self.root}/{CLEANER_OFFSETS}")
+        names = disk.list_dir(self.root)
+        # A root without any log is as good as one that was left cleanly.
+        self.was_clean = _CLEAN_STOP in names
+        if self.was_clean:
+            disk.remove(f"{self.root}/{_CLEAN_STOP}")
+            disk.sync_dir_now(self.root)
+        for name in names:
+            if name.endswith(_DELETED_SUFFIX):
+                disk.remove_tree(f"{self.root}/{name}")
+
+    def directory(self, topic: str, partition: int) -> str:
+        return f"{self.root}/{topic}-{partition}"
+
+    def load(self, topic: str, partition: int, topic_id: str, config: TopicConfig) -> Log:
+        """Opens a partition's log, recovering it if the last stop was not clean."""
+        key = (topic, partition)
+        identity = f"version: 0\ntopic_id: {topic_id}".encode()
+        self._move_away_stranger(key, identity)
+        log, recovered = load_log(
+            self.host.disk,
+            self.directory(topic, partition),
+            config,
+            recovery_point=self._recovery_points.get(key, 0),
+            start_offset=self._log_starts.get(key, 0),
+            now_ms=self.host.clock.wall_ms(),
+            was_clean=self.was_clean,
+        )
+        self._report(key, recovered)
+        log.identity = identity
+        log.on_roll = lambda _: self._start(self._settle(key))
+        self.logs[key] = log
+        return log
+
+    def _move_away_stranger(self, key: TopicPartition, identity: bytes) -> None:
+        """A directory of this name that belonged to a deleted topic, brought back by a power cut, is not ours."""
+        directory = self.directory(*key)
+        try:
+            found = self.host.disk.read_file(f"{directory}/{IDENTITY_FILE}")
+        except FileNotFoundError:
+            return
+        if found and found.strip() != identity:
+            logger.warning("%s belongs to a topic that was deleted: it is removed", directory)
+            self._forget(key)
+            self.host.disk.remove_tree(self._doom(directory))
+            self.host.disk.sync_dir_now(self.root)
+
+    def _report(self, key: TopicPartition, recovered: Recovered) -> None:
+        if recovered.scanned_bytes or recovered.cut_bytes:
+            topic, partition = key
+            logger.info(
+                "recovered %s-%d: %d bytes read, %d torn bytes cut",
+                topic,
+                partition,
+                recovered.scanned_bytes,
+                recovered.cut_bytes,
+            )
+
+    def remove(self, topic: str, partition: int) -> None:
+        """Takes a partition away: its name at once, its files in the background."""
+        key = (topic, partition)
+        log = self.logs.pop(key, None)
+        if log is not None:
+            log.is_closed = True
+            for segment in log.segments:
+                segment.is_removed = True
+                segment.close()
+        self._forget(key)
+        directory = self.directory(topic, partition)
+        if self.host.disk.exists(directory):
+            self._start(self._remove_tree(self._doom(directory)))
+
+    def _forget(self, key: TopicPartition) -> None:
+        for offsets in (self._recovery_points, self._log_starts, self._cleaner_offsets):
+            offsets.pop(key, None)
+        self._upkeep.pop(key, None)
+        self._uncleanable.discard(key)
+
+    def _doom(self, directory: str) -> str:
+        doomed = f"{directory}.{self.host.random.getrandbits(64):016x}{_DELETED_SUFFIX}"
+        self.host.disk.rename(directory, doomed)
+        return doomed
+
+    async def _remove_tree(self, path: str) -> None:
+        await self.host.disk.sync_dir(self.root)
+        for name in self.host.disk.list_dir(path):
+            if not self.host.disk.is_dir(f"{path}/{name}"):
+                self.host.disk.remove(f"{path}/{name}")
+            await asyncio.sleep(0)
+        self.host.disk.remove_tree(path)
+
+    # -- upkeep
+
+    def start_upkeep(self) -> None:
+        for interval, work in (
+            ("log.flush.offset.checkpoint.interval.ms", self.checkpoint),
+            ("log.retention.check.interval.ms", self.apply_retention),
+            ("log.cleaner.backoff.ms", self.compact_one),
+            ("producer.id.expiration.check.interval.ms", self.expire_producers),
+        ):
+            self._start(self._every(self.config.int(interval) / 1000, work))
+
+    async def _every(self, interval_s: float, work: Callable[[], Awaitable[object]]) -> None:
+        while True:
+            await asyncio.sleep(interval_s)
+            await work()
+
+    def _start(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(self._guarded(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _guarded(self, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            self._on_broken(error)
+
+    def _upkeep_lock(self, key: TopicPartition) -> asyncio.Lock:
+        return self._upkeep.setdefault(key, asyncio.Lock())
+
+    async def _settle(self, key: TopicPartition) -> None:
+        log = self.logs.get(key)
+        if log is None:
+            return
+        async with self._upkeep_lock(key):
+            if not log.is_closed and log.needs_settling:
+                await log.settle()
+
+    async def checkpoint(self) -> None:
+        """What is durable, and where each log begins, for the next start."""
+        for key, log in self.logs.items():
+            if log.segments:
+                self._recovery_points[key] = log.flushed_offset
+            if log.start_offset:
+                self._log_starts[key] = log.start_offset
+        await self.host.disk.replace_file(f"{self.root}/{RECOVERY_POINTS}", encode_checkpoint(self._recovery_points))
+        await self.checkpoint_starts()
+
+    async def checkpoint_starts(self) -> None:
+        """Where each log begins: written before DeleteRecords is answered, so that what is gone stays gone."""
+        for key, log in self.logs.items():
+            if log.start_offset:
+                self._log_starts[key] = log.start_offset
+        await self.host.disk.replace_file(f"{self.root}/{LOG_STARTS}", encode_checkpoint(self._log_starts))
+
+    async def apply_retention(self) -> None:
+        now_ms = self.host.clock.wall_ms()
+        removed_any = False
+        for key, log in list(self.logs.items()):
+            async with self._upkeep_lock(key):
+                removed_any |= await self._retain(log, now_ms)
+            await asyncio.sleep(0)
+        if removed_any:
+            await self.checkpoint_starts()
+
+    async def _retain(self, log: Log, now_ms: int) -> bool:
+        if log.is_closed:
+            return False
+        if wants_roll(log, now_ms):
+            log.roll()
+        if log.needs_settling:
+            # Producers outlive their data: their snapshot is on disk before the data goes.
+            await log.settle()
+        if log.is_closed:
+            return False
+        expired = expired_segments(log, now_ms)
+        if expired:
+            logger.info(
+                "%s: removing %d segments up to offset %d", log.directory, len(expired), expired[-1].next_offset
+            )
+            log.remove_segments(expired)
+        return bool(expired)
+
+    async def compact_one(self) -> None:
+        """Compacts the dirtiest log, if one is dirty enough."""
+        if not self.config.bool("log.cleaner.enable"):
+            return
+        now_ms = self.host.clock.wall_ms()
+        for key, log in list(self.logs.items()):
+            if key in self._uncleanable or not log.config.compacts:
+                continue
+            async with self._upkeep_lock(key):
+                if log.is_closed:
+                    continue
+                task = compaction_task(log, self._cleaner_offsets.get(key, 0), now_ms, self.config)
+                if task is None:
+                    continue
+                try:
+                    result = await run_compaction(self.host.disk, self.host.jobs, log, task)
+                except CorruptSegment as damage:
+                    logger.error("%s: the log is not compacted any more until this is mended", damage)
+                    self._uncleanable.add(key)
+                    continue
+                if result is not None:
+                    self._cleaner_offsets[key] = result.end_offset
+                    data = encode_checkpoint(self._cleaner_offsets)
+                    await self.host.disk.replace_file(f"{self.root}/{CLEANER_OFFSETS}", data)
+
+    async def expire_producers(self) -> None:
+        now_ms = self.host.clock.wall_ms()
+        expiration_ms = self.config.int("producer.id.expiration.ms")
+        for log in list(self.logs.values()):
+            log.producers.expire(now_ms, expiration_ms)
+            await asyncio.sleep(0)
+
+    async def close(self) -> None:
+        """A clean stop: everything on disk, and a mark that says so."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for log in self.logs.values():
+            log.close()
+        disk = self.host.disk
+        await self.checkpoint()
+        disk.replace_file_now(f"{self.root}/{_CLEAN_STOP}", b"")
+        if self._lock is not None:
+            self._lock.close()

@@ -1,0 +1,37 @@
+"""Stands in for the `cython` module where the kernel runs uncompiled and Cython is not installed.
+
+The kernel's annotations are never evaluated, so only what its body calls has to exist here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+compiled = False
+longlong = int
+
+
+def _unchanged(decorated: T) -> T:
+    return decorated
+
+
+cclass = cfunc = inline = final = _unchanged
+
+
+def exceptval(value: object = None, *, check: bool = True) -> Callable[[T], T]:
+    return _unchanged
+
+
+def boundscheck(on: bool) -> Callable[[T], T]:
+    return _unchanged
+
+
+def declare(kind: object, value: T) -> T:
+    return value
+
+
+def cast(kind: object, value: T) -> T:
+    return value

@@ -1,0 +1,1 @@
+"""A partition as its leader sees it: appends, the high watermark, and those who wait for it."""

@@ -1,0 +1,247 @@
+"""One partition on its leader: what may be written, what may be read, and who is waiting.
+
+The high watermark is how far the partition may be read. With `flush.messages=1`, the default, it is the flushed
+offset: nobody reads, and no producer with acks=all is told of, what a power cut could take back. Flushes are group
+commits: one runs at a time, and the next one serves everything that came meanwhile. With any other value it is the end
+of the log, as in Kafka, and flushes happen in the background.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from semel.config import TopicConfig
+from semel.host.api import Buffer, Clock, FileRange
+from semel.log.errors import Refused
+from semel.log.indexes import AbortedTransaction
+from semel.log.log import Appended, Cold, Log, TimestampOffset
+from semel.log.types import Epoch, Offset
+from semel.log.validate import Validated, validated
+from semel.records.batch import read_header
+from semel.wire.errors import ErrorCode
+
+NO_EPOCH = -1
+
+
+class Fetched(NamedTuple):
+    """What a reader gets, with the offsets that it is told."""
+
+    records: FileRange | Cold | None
+    high_watermark: Offset
+    last_stable_offset: Offset
+    log_start_offset: Offset
+    aborted: list[AbortedTransaction] | None = None
+    diverging: tuple[Epoch, Offset] | None = None
+
+
+class Partition:
+    """A partition that this node leads."""
+
+    def __init__(
+        self,
+        topic: str,
+        topic_id: bytes,
+        index: int,
+        log: Log,
+        leader_epoch: Epoch,
+        clock: Clock,
+        on_broken: Callable[[BaseException], None],
+    ) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.log = log
+        self.leader_epoch = leader_epoch
+        self._clock = clock
+        self._on_broken = on_broken
+        self._waiting_for_commit: deque[tuple[Offset, asyncio.Future[None]]] = deque()
+        self._watchers: dict[object, Callable[[], None]] = {}
+        self._flush: asyncio.Task[None] | None = None
+        self._flush_timer: asyncio.TimerHandle | None = None
+        self.is_closed = False
+        log.epochs.assign(leader_epoch, log.end_offset)
+
+    @property
+    def config(self) -> TopicConfig:
+        return self.log.config
+
+    @config.setter
+    def config(self, config: TopicConfig) -> None:
+        self.log.config = config
+        self._after_append()
+
+    # -- writing
+
+    def validate(self, records: Buffer) -> Validated:
+        """Judges what a producer sent, without looking at the log; raises Refused. May run in another thread."""
+        return validated(records, self.log.config, self._clock.wall_ms())
+
+    def append(self, batch: Validated, acks: int) -> Appended:
+        """Writes a validated batch; raises Refused. `when_committed` tells when it is safe."""
+        config = self.log.config
+        if acks == -1 and config.min_insync_replicas > 1:
+            raise Refused(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"min.insync.replicas is {config.min_insync_replicas}, but 1 replica is in sync",
+            )
+        header = batch.header
+        appended = self._append(self.log.append(batch.batch, header, self.leader_epoch, self._clock.wall_ms()))
+        if config.stamps_at_append and not appended.is_duplicate:
+            appended = appended._replace(append_time_ms=header.max_timestamp)
+        return appended
+
+    def append_prepared(self, batch: bytearray) -> Appended:
+        """Writes a batch that this node built itself."""
+        now_ms = self._clock.wall_ms()
+        return self._append(self.log.append(batch, read_header(batch), self.leader_epoch, now_ms))
+
+    def _append(self, appended: Appended) -> Appended:
+        if not appended.is_duplicate:
+            self._after_append()
+        return appended
+
+    def _after_append(self) -> None:
+        log = self.log
+        if log.config.flush_messages == 1:
+            if log.is_dirty:
+                self._flush_soon()
+            return
+        self._advance(log.end_offset)
+        if log.end_offset - log.flushed_offset >= log.config.flush_messages:
+            self._flush_soon()
+        elif self._flush_timer is None and log.config.flush_ms < 1 << 40:
+            loop = asyncio.get_running_loop()
+            self._flush_timer = loop.call_later(log.config.flush_ms / 1000, self._flush_overdue)
+
+    def _flush_overdue(self) -> None:
+        self._flush_timer = None
+        self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        if self._flush is None and not self.is_closed:
+            self._flush = asyncio.ensure_future(self._flush_all())
+
+    async def _flush_all(self) -> None:
+        """Group commit: each turn makes durable whatever came during the one before."""
+        try:
+            while self.log.is_dirty and not self.is_closed:
+                await self.log.flush()
+                if self.log.config.flush_messages == 1:
+                    self._advance(self.log.flushed_offset)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            # A partition that was deleted meanwhile has lost its files: that is no failure of the disk.
+            if not self.is_closed:
+                self._on_broken(error)
+        finally:
+            self._flush = None
+
+    def _advance(self, high_watermark: Offset) -> None:
+        """Moves the high watermark up, never back, and wakes who waited for it."""
+        log = self.log
+        if high_watermark <= log.high_watermark:
+            return
+        log.high_watermark = high_watermark
+        waiting = self._waiting_for_commit
+        while waiting and waiting[0][0] < high_watermark:
+            _, future = waiting.popleft()
+            if not future.done():
+                future.set_result(None)
+        self.wake_watchers()
+
+    def when_committed(self, last_offset: Offset) -> asyncio.Future[None] | None:
+        """None when everything up to `last_offset` is committed; otherwise a future of it."""
+        if last_offset < self.log.high_watermark:
+            return None
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting = self._waiting_for_commit
+        if not waiting or waiting[-1][0] <= last_offset:
+            waiting.append((last_offset, future))
+        else:
+            # A duplicate waits for an earlier offset than those that came after it.
+            self._waiting_for_commit = deque(sorted([*waiting, (last_offset, future)], key=lambda item: item[0]))
+        return future
+
+    # -- reading
+
+    def check_epoch(self, epoch: Epoch) -> None:
+        """Refuses a client whose idea of this partition's leader is older or newer than ours (KIP-320)."""
+        if epoch == NO_EPOCH or epoch == self.leader_epoch:
+            return
+        if epoch < self.leader_epoch:
+            raise Refused(ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {epoch} is over, it is {self.leader_epoch} now")
+        raise Refused(ErrorCode.UNKNOWN_LEADER_EPOCH, f"leader epoch {epoch} is not known here yet")
+
+    def fetch(
+        self,
+        offset: Offset,
+        max_bytes: int,
+        *,
+        read_committed: bool,
+        at_least_one: bool,
+        last_fetched_epoch: Epoch = NO_EPOCH,
+        warmed: bool = False,
+    ) -> Fetched:
+        """The batches from `offset` that this reader may see, as a file range."""
+        log = self.log
+        high_watermark = log.high_watermark
+        stable = log.last_stable_offset
+        if last_fetched_epoch != NO_EPOCH:
+            diverging = self._diverging(offset, last_fetched_epoch)
+            if diverging is not None:
+                return Fetched(None, high_watermark, stable, log.start_offset, diverging=diverging)
+        up_to = stable if read_committed else high_watermark
+        records = log.read(offset, max_bytes, up_to, at_least_one=at_least_one, warmed=warmed)
+        aborted: list[AbortedTransaction] | None = None
+        if read_committed:
+            aborted = log.aborted_between(offset, records) if isinstance(records, FileRange) else []
+        return Fetched(records, high_watermark, stable, log.start_offset, aborted)
+
+    def _diverging(self, offset: Offset, last_fetched_epoch: Epoch) -> tuple[Epoch, Offset] | None:
+        """Where the reader's log and ours part, if what it has read is not what we have (KIP-595)."""
+        epoch, end_offset = self.log.epochs.end_offset_for(last_fetched_epoch, self.log.end_offset)
+        if end_offset < 0:
+            raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {last_fetched_epoch} is not known here")
+        return (epoch, end_offset) if epoch < last_fetched_epoch or end_offset < offset else None
+
+    def watch(self, watcher: object, wake: Callable[[], None]) -> None:
+        """Calls `wake` whenever there is more to read."""
+        self._watchers[watcher] = wake
+
+    def unwatch(self, watcher: object) -> None:
+        self._watchers.pop(watcher, None)
+
+    def wake_watchers(self) -> None:
+        if self._watchers:
+            for wake in list(self._watchers.values()):
+                wake()
+
+    def offset_for_timestamp(self, timestamp_ms: int, up_to: Offset) -> TimestampOffset | None:
+        found = self.log.offset_for_timestamp(timestamp_ms)
+        return found if found is not None and found.offset < up_to else None
+
+    def epoch_end_offset(self, epoch: Epoch) -> tuple[Epoch, Offset]:
+        return self.log.epochs.end_offset_for(epoch, self.log.end_offset)
+
+    # -- ending
+
+    async def close(self) -> None:
+        """A clean stop: waits for the flush that is under way."""
+        self.abandon()
+        if self._flush is not None:
+            await asyncio.wait([self._flush])
+
+    def abandon(self) -> None:
+        """The partition is served here no longer: everyone who waits is told to look for its leader again."""
+        self.is_closed = True
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+        while self._waiting_for_commit:
+            _, future = self._waiting_for_commit.popleft()
+            if not future.done():
+                future.set_exception(Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is closed"))
+        self.wake_watchers()

@@ -1,0 +1,283 @@
+"""One connection of a client, seen from the server: bytes to frames, frames to answers, answers in order.
+
+A whole frame that arrived in one read is served where it lies, in the server's shared buffer; a larger one gets a
+buffer of its own, paid for from the server's memory budget. While an answer is outstanding the connection reads no
+further, as Kafka does, unless the request says that the next one may begin (a produce that waits for its flush).
+A peer that does not read its answers is not read from either, so it costs a bounded amount of memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable
+from struct import Struct
+from typing import TYPE_CHECKING, TypeAlias
+
+from semel.host.api import FileRange, Link, Part
+
+if TYPE_CHECKING:
+    from semel.rpc.server import Server
+
+logger = logging.getLogger("semel.rpc")
+
+_LENGTH = Struct(">i")
+_SMALLEST_FRAME_BYTES = 8
+_FIRST_BUFFER_BYTES = 4 << 20
+_MOST_UNSENT_BYTES = 1 << 20
+_MOST_OUTSTANDING = 64
+
+# Why a connection is not read from at the moment.
+_ANSWER, _OUTPUT, _MEMORY = 1, 2, 4
+
+Parts: TypeAlias = list[Part]
+
+
+class Later:
+    """An answer that is not there yet. `may_go_on`: the next request of this connection may be served meanwhile.
+    `holds_request`: the bytes of the request are still needed."""
+
+    __slots__ = ("future", "holds_request", "may_go_on")
+
+    def __init__(
+        self, answer: Awaitable[Parts | None], *, may_go_on: bool = False, holds_request: bool = False
+    ) -> None:
+        self.future: asyncio.Future[Parts | None] = asyncio.ensure_future(answer)
+        self.may_go_on = may_go_on
+        self.holds_request = holds_request
+
+
+Answer: TypeAlias = Parts | Later | None
+
+
+class CloseConnection(Exception):
+    """The peer broke the protocol in a way that has no answer: its connection is closed, the others go on."""
+
+
+class _Slot:
+    __slots__ = ("blocks", "future", "parts", "request_bytes")
+
+    def __init__(self, parts: Parts | None, future: asyncio.Future[Parts | None] | None, blocks: bool) -> None:
+        self.parts = parts
+        self.future = future
+        self.blocks = blocks
+        self.request_bytes = 0
+
+
+class ServedConnection:
+    """A client's connection. Also the Receiver of its Link."""
+
+    def __init__(self, server: Server, link: Link, number: int) -> None:
+        self.link = link
+        self.number = number
+        self.principal = "User:ANONYMOUS"
+        self.is_authenticated = True
+        self.was_active = True
+        self.is_open = True
+        self._server = server
+        self._dispatch = server.dispatch
+        self._outstanding: deque[_Slot] = deque()
+        self._paused_for = 0
+        self._held = bytearray()
+        self._frame: bytearray | None = None
+        self._frame_bytes = 0
+        self._filled = 0
+        self._promised_bytes = 0
+
+    @property
+    def peer(self) -> str:
+        return self.link.peer
+
+    # -- reading
+
+    def get_buffer(self) -> memoryview:
+        if self._frame is not None:
+            return memoryview(self._frame)[self._filled :]
+        return self._server.shared_buffer
+
+    def received(self, count: int) -> None:
+        self.was_active = True
+        if self._frame is not None:
+            self._filled += count
+            self._continue_frame()
+            return
+        data = self._server.shared_buffer[:count]
+        if self._held:
+            joined, self._held = self._held, bytearray()
+            joined += data
+            data = memoryview(joined)
+        self._consume(data)
+
+    def _consume(self, data: memoryview) -> None:
+        """Serves every whole frame; keeps what is left for later."""
+        position, end = 0, len(data)
+        while end - position >= 4 and self.is_open and not self._paused_for:
+            (length,) = _LENGTH.unpack_from(data, position)
+            if not _SMALLEST_FRAME_BYTES <= length <= self._server.frame_limit_bytes(self):
+                self._refuse(f"a frame of {length} bytes")
+                return
+            start = position + 4
+            if end - start < length:
+                if not self._server.budget.take(length):
+                    self._promised_bytes = length
+                    self._server.budget.take_later(length, self._memory_granted)
+                    self._pause(_MEMORY)
+                    break
+                self._begin_frame(length, data[start:])
+                return
+            self._serve(data[start : start + length], 0)
+            position = start + length
+        if position < end and self.is_open:
+            self._held = bytearray(data[position:])
+
+    def _memory_granted(self) -> None:
+        length, self._promised_bytes = self._promised_bytes, 0
+        held, self._held = self._held, bytearray()
+        self._begin_frame(length, memoryview(held)[4:])
+        self._unpause(_MEMORY)
+
+    def _begin_frame(self, length: int, first: memoryview) -> None:
+        self._frame_bytes = length
+        self._frame = bytearray(max(len(first), min(length, _FIRST_BUFFER_BYTES)))
+        self._filled = len(first)
+        self._frame[: self._filled] = first
+        self._continue_frame()
+
+    def _continue_frame(self) -> None:
+        """A buffer that is full either holds the frame, or grows with what has really arrived."""
+        frame = self._frame
+        if frame is None or self._filled < len(frame):
+            return
+        if len(frame) < self._frame_bytes:
+            larger = bytearray(min(self._frame_bytes, 2 * len(frame)))
+            larger[: self._filled] = frame
+            self._frame = larger
+            return
+        self._frame = None
+        self._serve(memoryview(frame), len(frame))
+
+    # -- serving
+
+    def _serve(self, frame: memoryview, budget_bytes: int) -> None:
+        try:
+            answer = self._dispatch(self, frame)
+        except CloseConnection as error:
+            self._server.budget.give_back(budget_bytes)
+            self._refuse(str(error))
+            return
+        if isinstance(answer, Later):
+            slot = _Slot(None, answer.future, not answer.may_go_on)
+            if answer.holds_request:
+                slot.request_bytes, budget_bytes = budget_bytes, 0
+            self._outstanding.append(slot)
+            if slot.blocks or len(self._outstanding) >= _MOST_OUTSTANDING:
+                self._pause(_ANSWER)
+            answer.future.add_done_callback(lambda _: self._answered(slot))
+        elif answer is not None:
+            if self._outstanding:
+                self._outstanding.append(_Slot(answer, None, blocks=False))
+            else:
+                self._send(answer)
+        if budget_bytes:
+            self._server.budget.give_back(budget_bytes)
+
+    def _answered(self, slot: _Slot) -> None:
+        self._server.budget.give_back(slot.request_bytes)
+        future = slot.future
+        if future is None or not self.is_open:
+            if future is not None and not future.cancelled() and future.exception() is None:
+                _release(future.result())
+            return
+        if future.cancelled():
+            self._refuse("its request was given up")
+            return
+        error = future.exception()
+        if isinstance(error, CloseConnection):
+            self._refuse(str(error))
+            return
+        if error is not None:
+            self._server.failed(self, error)
+            self._refuse("its request could not be served")
+            return
+        slot.parts = future.result()
+        slot.future = None
+        while self._outstanding and self._outstanding[0].future is None:
+            parts = self._outstanding.popleft().parts
+            if parts is not None:
+                self._send(parts)
+        last = self._outstanding[-1] if self._outstanding else None
+        if last is None or not (last.blocks or len(self._outstanding) >= _MOST_OUTSTANDING):
+            self._unpause(_ANSWER)
+
+    def _send(self, parts: Parts) -> None:
+        self.link.send(parts)
+        if self.link.unsent_bytes > _MOST_UNSENT_BYTES:
+            self._pause(_OUTPUT)
+
+    def drained(self) -> None:
+        self.was_active = True
+        self._unpause(_OUTPUT)
+
+    # -- flow
+
+    def _pause(self, reason: int) -> None:
+        if not self._paused_for:
+            self.link.pause_reading()
+        self._paused_for |= reason
+
+    def _unpause(self, reason: int) -> None:
+        if not self._paused_for & reason:
+            return
+        self._paused_for &= ~reason
+        if self._paused_for or not self.is_open:
+            return
+        if self._held and self._frame is None:
+            held, self._held = self._held, bytearray()
+            self._consume(memoryview(held))
+        if not self._paused_for and self.is_open:
+            self.link.resume_reading()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the peer is waiting for us: such a connection is not idle."""
+        return bool(self._outstanding)
+
+    # -- ending
+
+    def _refuse(self, why: str) -> None:
+        logger.info("closing the connection of %s: %s", self.peer, why)
+        self.close()
+
+    def close(self) -> None:
+        """Ends the connection after what is already answered has been sent."""
+        self._end()
+        self.link.close_when_sent()
+
+    def closed(self, reason: BaseException | None) -> None:
+        """The link has ended, by the peer or by us."""
+        self._end()
+        self._server.forget(self)
+
+    def _end(self) -> None:
+        if not self.is_open:
+            return
+        self.is_open = False
+        self._held = bytearray()
+        if self._frame is not None:
+            self._frame = None
+            self._server.budget.give_back(self._frame_bytes)
+        if self._promised_bytes:
+            self._promised_bytes = 0
+            self._server.budget.forget(self._memory_granted)
+        for slot in self._outstanding:
+            if slot.future is not None:
+                slot.future.cancel()
+            _release(slot.parts)
+        self._outstanding.clear()
+
+
+def _release(parts: Parts | None) -> None:
+    for part in parts or ():
+        if type(part) is FileRange:
+            part.release()

@@ -1,0 +1,236 @@
+"""The simulated Network: connections between named nodes of one process, with seeded latency, chunks and failures.
+
+`Wires` is the world's cabling and its faults; `SimNetwork` is what one node sees of it. A stream keeps its order, as
+TCP does; what goes wrong is that it is slow, cut in the middle, silent for ever, or reset.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import random as random_module
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from semel.host.api import Link
+from semel.sim.link import Pipe, SimLink
+from semel.sim.power import PowerLost
+
+FIRST_FREE_PORT = 40_000
+CONNECT_TIMEOUT_S = 60.0
+LOGGED_EVENTS = 10_000
+LOCAL_HOSTS = ("", "0.0.0.0", "::", "127.0.0.1", "::1", "localhost")
+
+
+class Wires:
+    """All connections of a simulated world. Nodes are known by name, and their host name is the node's name.
+
+    `latency_ms` is drawn for every chunk; `cut_chance` is the chance, per chunk, that the connection is reset there.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        random: random_module.Random | int,
+        *,
+        latency_ms: tuple[float, float] = (0.1, 1.0),
+        cut_chance: float = 0.0,
+    ) -> None:
+        self.loop = loop
+        self.random = random_module.Random(random) if isinstance(random, int) else random
+        self.latency_ms = latency_ms
+        self.cut_chance = cut_chance
+        self.log: deque[tuple[float, str]] = deque(maxlen=LOGGED_EVENTS)
+        self._listeners: dict[tuple[str, int], SimListener] = {}
+        self._links: dict[int, SimLink] = {}  # by number, both ends of every connection
+        self._last_number = 0
+        self._parted: set[frozenset[str]] = set()
+        self._slow: dict[frozenset[str], tuple[float, float]] = {}
+        self._starts: dict[str, int] = {}
+        self._healed: asyncio.Event | None = None
+
+    # Faults
+
+    def part(self, nodes: Iterable[str], others: Iterable[str]) -> None:
+        """Nothing passes between two groups of nodes until `heal`; bytes on their way wait, as if resent."""
+        others = list(others)
+        for node in nodes:
+            self._parted.update(frozenset((node, other)) for other in others if other != node)
+        self.note(f"parted {sorted(map(sorted, self._parted))}")
+
+    def heal(self) -> None:
+        """Every pair of nodes can talk again, at the normal speed. Silent links stay silent."""
+        self._parted.clear()
+        self._slow.clear()
+        self.note("healed")
+        if self._healed is not None:
+            self._healed.set()
+            self._healed = None
+        for link in list(self._links.values()):
+            link.outgoing.resume()
+
+    def slow_down(self, node: str, other: str, latency_ms: tuple[float, float]) -> None:
+        self._slow[frozenset((node, other))] = latency_ms
+
+    def links(self, node: str | None = None, other: str | None = None) -> list[SimLink]:
+        """Open ends, oldest first: all, those of a node, or those of a node that lead to another."""
+        return [
+            link
+            for link in self._links.values()
+            if (node is None or link.node == node) and (other is None or link.other_end.node == other)
+        ]
+
+    def cut(self, link: SimLink) -> None:
+        """Reset a connection: both ends are told, each after its own latency, and what was on its way is lost."""
+        self.note(f"cut {link!r}")
+        for end in (link, link.other_end):
+            end.outgoing.lose_everything()
+            self.later(end, end.reset)
+
+    def silence(self, link: SimLink) -> None:
+        """Half-open: what this end sends vanishes from now on, and nobody is told."""
+        self.note(f"silenced {link!r}")
+        link.outgoing.vanish()
+
+    def crash(self, node: str, *, silent: bool = False) -> None:
+        """The node's process is gone. Its peers see a reset or, if silent (power loss), nothing until it is back."""
+        self.note(f"{node} crashed{' silently' if silent else ''}")
+        self._starts[node] = self._starts.get(node, 0) + 1
+        for address in [address for address, listener in self._listeners.items() if listener.node == node]:
+            del self._listeners[address]
+        for link in self.links(node):
+            other = link.other_end
+            link.abandon()
+            if self.random.random() < 0.5:
+                link.outgoing.lose_everything()  # else the node's last words still arrive
+            other.outgoing.vanish(until_started=node)
+            if not silent:
+                link.outgoing.reset_reader()
+
+    def started(self, node: str) -> None:
+        """The node is back: whoever still talks to its former self is reset at the next word."""
+        for link in self.links():
+            if link.other_end.node == node:
+                link.outgoing.answer_with_reset(node)
+
+    # What links and networks ask
+
+    def note(self, event: str) -> None:
+        self.log.append((self.loop.time(), event))
+
+    def are_parted(self, node: str, other: str) -> bool:
+        return frozenset((node, other)) in self._parted
+
+    def starts_of(self, node: str) -> int:
+        return self._starts.get(node, 0)
+
+    def draw_latency_s(self, node: str, other: str) -> float:
+        least, most = self._slow.get(frozenset((node, other)), self.latency_ms)
+        return self.random.uniform(least, most) / 1000
+
+    def later(self, link: SimLink, action: Callable[[], None]) -> None:
+        self.loop.call_later(self.draw_latency_s(link.node, link.other_end.node), action)
+
+    def forget(self, link: SimLink) -> None:
+        self._links.pop(link.number, None)
+
+    def join(self, node: str, other: str, address: str) -> tuple[SimLink, SimLink]:
+        """Both ends of a new connection from a node to the address of another."""
+        ends = []
+        for here in (node, other):
+            self._last_number += 1
+            ends.append(SimLink(self, self._last_number, here))
+        near, far = ends
+        near.peer, far.peer = address, f"{node}:{FIRST_FREE_PORT + near.number}"
+        near.other_end, far.other_end = far, near
+        for link in ends:
+            link.outgoing = Pipe(self, link, link.other_end)
+            self._links[link.number] = link
+        return near, far
+
+    async def until_healed(self) -> None:
+        if self._healed is None:
+            self._healed = asyncio.Event()
+        await self._healed.wait()
+
+    def listener(self, host: str, port: int) -> SimListener | None:
+        return self._listeners.get((host, port))
+
+    def add_listener(self, listener: SimListener) -> None:
+        self._listeners[listener.host, listener.port] = listener
+
+    def remove_listener(self, listener: SimListener) -> None:
+        if self._listeners.get((listener.host, listener.port)) is listener:
+            del self._listeners[listener.host, listener.port]
+
+    def free_port(self) -> int:
+        self._last_number += 1
+        return FIRST_FREE_PORT + self._last_number
+
+
+class SimListener:
+    def __init__(self, wires: Wires, node: str, host: str, port: int, accept: Callable[[Link], None]) -> None:
+        self.node = node
+        self.host = host
+        self.port = port
+        self.accept = accept
+        self._wires = wires
+
+    def close(self) -> None:
+        self._wires.remove_listener(self)
+
+
+class SimNetwork:
+    """One node's network. A node listens under its own name, whatever local address it is given."""
+
+    def __init__(self, wires: Wires, node: str) -> None:
+        self._wires = wires
+        self._node = node
+        self._start = wires.starts_of(node)
+        wires.started(node)
+
+    def _check_alive(self) -> None:
+        if self._start != self._wires.starts_of(self._node):
+            raise PowerLost(f"{self._node} is dead already")
+
+    def _host(self, host: str) -> str:
+        return self._node if host in LOCAL_HOSTS else host
+
+    async def listen(self, host: str, port: int, accept: Callable[[Link], None]) -> SimListener:
+        self._check_alive()
+        host = self._host(host)
+        port = port or self._wires.free_port()
+        if self._wires.listener(host, port) is not None:
+            raise OSError(errno.EADDRINUSE, f"{host}:{port} is in use")
+        listener = SimListener(self._wires, self._node, host, port, accept)
+        self._wires.add_listener(listener)
+        return listener
+
+    async def connect(self, host: str, port: int) -> SimLink:
+        self._check_alive()
+        wires = self._wires
+        host = self._host(host)
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                await asyncio.sleep(wires.draw_latency_s(self._node, host))
+                while wires.are_parted(self._node, self._node_at(host, port)):
+                    await wires.until_healed()
+        except TimeoutError:
+            raise TimeoutError(errno.ETIMEDOUT, f"{host}:{port} does not answer") from None
+        self._check_alive()
+        listener = wires.listener(host, port)
+        if listener is None:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, f"nobody listens at {host}:{port}")
+        near, far = wires.join(self._node, listener.node, f"{host}:{port}")
+        wires.loop.call_soon(far.offer_to, listener.accept)
+        try:
+            await asyncio.sleep(wires.draw_latency_s(self._node, listener.node))
+            self._check_alive()
+        except BaseException:
+            near.close()
+            raise
+        return near
+
+    def _node_at(self, host: str, port: int) -> str:
+        listener = self._wires.listener(host, port)
+        return host if listener is None else listener.node

@@ -1,0 +1,185 @@
+"""The records of the metadata log `__cluster_metadata-0`, in Kafka's own form: those that a controller needs.
+
+The value of each log record is a frame: frame version, record key and record version as unsigned varints, then the
+body, which is flexible in every version. A change to the cluster is a list of such records.
+"""
+
+from typing import ClassVar
+
+from semel.wire.codec import decoder, encode
+from semel.wire.errors import WireError
+from semel.wire.primitives import Buffer, decode_uvarint, encode_uvarint
+from semel.wire.schema import I8, I16, I32, I64, NO_UUID, U16, Array, Bool, Message, Str, Struct, Uuid, field
+
+FRAME_VERSION = 1
+NO_LEADER = -1
+NO_LEADER_CHANGE = -2
+
+_record_classes: dict[int, type["MetadataRecord"]] = {}
+
+
+class MetadataRecord(Message):
+    """A record of the metadata log, which names its type by a key."""
+
+    record_key: ClassVar[int]
+
+    def __init_subclass__(cls, key: int, versions: str) -> None:
+        super().__init_subclass__(versions=versions, flexible=0)
+        cls.record_key = key
+        _record_classes[key] = cls
+
+
+class BrokerEndpoint(Struct):
+    name: Str = ""
+    host: Str = ""
+    port: U16 = 0
+    security_protocol: I16 = 0
+
+
+class BrokerFeature(Struct):
+    name: Str = ""
+    min_supported_version: I16 = 0
+    max_supported_version: I16 = 0
+
+
+class RegisterBrokerRecord(MetadataRecord, key=0, versions="0-3"):
+    """A broker has started and joined the cluster, fenced until it has caught up."""
+
+    broker_id: I32 = 0
+    is_migrating_zk_broker: Bool = field(default=False, since=2)
+    incarnation_id: Uuid = NO_UUID
+    broker_epoch: I64 = 0
+    end_points: Array[BrokerEndpoint] = ()
+    features: Array[BrokerFeature] = ()
+    rack: Str | None = None
+    fenced: Bool = True
+    in_controlled_shutdown: Bool = field(default=False, since=1)
+    log_dirs: Array[Uuid] = field(default=(), since=3, tag=0)
+
+
+class UnregisterBrokerRecord(MetadataRecord, key=1, versions="0"):
+    """A broker has left the cluster for good."""
+
+    broker_id: I32 = 0
+    broker_epoch: I64 = 0
+
+
+class TopicRecord(MetadataRecord, key=2, versions="0"):
+    """A topic has been created; its partitions follow."""
+
+    name: Str = ""
+    topic_id: Uuid = NO_UUID
+
+
+class PartitionRecord(MetadataRecord, key=3, versions="0-2"):
+    """A partition with all of its state. Directories came with KIP-858, eligible leader replicas with KIP-966."""
+
+    partition_id: I32 = -1
+    topic_id: Uuid = NO_UUID
+    replicas: Array[I32] = ()
+    isr: Array[I32] = ()
+    removing_replicas: Array[I32] = ()
+    adding_replicas: Array[I32] = ()
+    leader: I32 = NO_LEADER
+    leader_recovery_state: I8 = field(default=0, tag=0)
+    leader_epoch: I32 = -1
+    partition_epoch: I32 = -1
+    directories: Array[Uuid] = field(default=(), since=1)
+    eligible_leader_replicas: Array[I32] | None = field(default=None, since=2, tag=1)
+    last_known_elr: Array[I32] | None = field(default=None, since=2, tag=2)
+
+
+class ConfigRecord(MetadataRecord, key=4, versions="0"):
+    """A setting of a resource; a null value removes it."""
+
+    resource_type: I8 = 0
+    resource_name: Str = ""
+    name: Str = ""
+    value: Str | None = None
+
+
+class PartitionChangeRecord(MetadataRecord, key=5, versions="0-2"):
+    """What has changed in a partition: null, NO_LEADER_CHANGE and a recovery state of -1 stand for "as before"."""
+
+    partition_id: I32 = -1
+    topic_id: Uuid = NO_UUID
+    isr: Array[I32] | None = field(default=None, tag=0)
+    leader: I32 = field(default=NO_LEADER_CHANGE, tag=1)
+    replicas: Array[I32] | None = field(default=None, tag=2)
+    removing_replicas: Array[I32] | None = field(default=None, tag=3)
+    adding_replicas: Array[I32] | None = field(default=None, tag=4)
+    leader_recovery_state: I8 = field(default=-1, tag=5)
+    directories: Array[Uuid] | None = field(default=None, since=1, tag=8)
+    eligible_leader_replicas: Array[I32] | None = field(default=None, since=2, tag=6)
+    last_known_elr: Array[I32] | None = field(default=None, since=2, tag=7)
+
+
+class FenceBrokerRecord(MetadataRecord, key=7, versions="0"):
+    """A broker may lead no partition until it is unfenced. Newer logs say so with BrokerRegistrationChangeRecord."""
+
+    id: I32 = 0
+    epoch: I64 = 0
+
+
+class UnfenceBrokerRecord(MetadataRecord, key=8, versions="0"):
+    """A fenced broker may lead again. Newer logs say so with BrokerRegistrationChangeRecord."""
+
+    id: I32 = 0
+    epoch: I64 = 0
+
+
+class RemoveTopicRecord(MetadataRecord, key=9, versions="0"):
+    """A topic has been deleted, with all of its partitions."""
+
+    topic_id: Uuid = NO_UUID
+
+
+class FeatureLevelRecord(MetadataRecord, key=12, versions="0"):
+    """The finalized level of a feature; 0 means that the feature is off."""
+
+    name: Str = ""
+    feature_level: I16 = 0
+
+
+class ProducerIdsRecord(MetadataRecord, key=15, versions="0"):
+    """A block of producer ids has been given to a broker; the next block begins at `next_producer_id`."""
+
+    broker_id: I32 = 0
+    broker_epoch: I64 = -1
+    next_producer_id: I64 = 0
+
+
+class BrokerRegistrationChangeRecord(MetadataRecord, key=17, versions="0-2"):
+    """A broker's state has changed: 1 for fenced or stopping, -1 for unfenced, 0 for as before."""
+
+    broker_id: I32 = 0
+    broker_epoch: I64 = 0
+    fenced: I8 = field(default=0, tag=0)
+    in_controlled_shutdown: I8 = field(default=0, since=1, tag=1)
+    log_dirs: Array[Uuid] = field(default=(), since=2, tag=2)
+
+
+class NoOpRecord(MetadataRecord, key=20, versions="0"):
+    """Changes nothing; written so that the log moves on."""
+
+
+def encode_metadata_record(record: MetadataRecord, version: int) -> bytes:
+    """The value of a metadata log record."""
+    frame = encode_uvarint(FRAME_VERSION) + encode_uvarint(record.record_key) + encode_uvarint(version)
+    return frame + encode(record, version)
+
+
+def decode_metadata_record(buffer: Buffer) -> MetadataRecord:
+    """The record that fills `buffer`. WireError for a type or a version that is not described here."""
+    frame_version, position = decode_uvarint(buffer, 0)
+    if frame_version != FRAME_VERSION:
+        raise WireError(f"a metadata record has frame version {frame_version}")
+    key, position = decode_uvarint(buffer, position)
+    version, position = decode_uvarint(buffer, position)
+    cls = _record_classes.get(key)
+    if cls is None:
+        raise WireError(f"metadata records of type {key} are not known")
+    record, end = decoder(cls, version)(buffer, position)
+    if end != len(buffer):
+        raise WireError(f"{cls.__name__} is followed by {len(buffer) - end} bytes too many")
+    return record

@@ -1,0 +1,253 @@
+"""What is special to real sockets: resets, shares of a turn, descriptors running out, addresses."""
+
+import asyncio
+import errno
+import socket
+import struct
+import sys
+from pathlib import Path
+
+import pytest
+import uvloop
+
+sys.path.insert(0, str(Path(__file__).parent))
+from network_peers import Pair, Recorder
+
+from semel.host import real_link, real_network
+from semel.host.api import FileRange
+from semel.host.real_disk import RealDisk
+from semel.host.real_link import RealLink
+from semel.host.real_network import RealNetwork
+
+
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def run(request):
+    def run(coroutine):
+        with asyncio.Runner(loop_factory=request.param) as runner:
+            return runner.run(coroutine)
+
+    return run
+
+
+def reset(link):
+    """Close so that the peer sees a reset instead of an end."""
+    link._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    link.close()
+
+
+def test_a_reset_is_told_as_an_error_and_once(run):
+    async def main():
+        pair = (await Pair.connect(RealNetwork())).start()
+        reset(pair.client)
+        await pair.at_server.until_closed()
+        assert [type(reason) for reason in pair.at_server.closings] == [ConnectionResetError]
+        pair.close()
+        await asyncio.sleep(0)
+        assert len(pair.at_server.closings) == 1
+
+    run(main())
+
+
+def test_an_error_in_send_is_told_in_a_later_turn(run):
+    async def main():
+        pair = (await Pair.connect(RealNetwork())).start()
+        pair.server.pause_reading()
+        reset(pair.client)
+        inside = []
+        while not pair.at_server.closings:
+            before = len(pair.at_server.closings)
+            pair.server.send([b"into the void", b" in parts"])
+            inside.append(len(pair.at_server.closings) - before)
+            await asyncio.sleep(0)
+        assert not any(inside)
+        assert isinstance(pair.at_server.closings[0], ConnectionError)
+        pair.close()
+
+    run(main())
+
+
+def test_one_turn_sends_no_more_than_its_share(run, monkeypatch, tmp_path):
+    monkeypatch.setattr(real_link, "TURN_BYTES", 10_000)
+    turns = []
+    send_queue = RealLink._send_queue
+
+    def counted(link):
+        before = link.unsent_bytes
+        send_queue(link)
+        turns.append(before - link.unsent_bytes)
+
+    monkeypatch.setattr(RealLink, "_send_queue", counted)
+
+    async def main():
+        disk = RealDisk()
+        file = disk.open(str(tmp_path / "a"), create=True)
+        file.write_at(0, bytes(100_000))
+        pair = (await Pair.connect(RealNetwork())).start()
+        pair.server.send([b"head", FileRange(file, 0, 100_000)])
+        await pair.at_client.until_bytes(100_004)
+        pair.close()
+        disk.close()
+
+    run(main())
+    assert max(turns) <= 10_004
+    assert len(turns) >= 10
+
+
+def test_a_small_answer_is_one_packet_and_one_read(run, tmp_path):
+    async def main():
+        disk = RealDisk()
+        file = disk.open(str(tmp_path / "a"), create=True)
+        file.write_at(0, bytes(1000))
+        pair = (await Pair.connect(RealNetwork())).start()
+        pair.server.send([b"length", b"header", FileRange(file, 0, 1000), b"after"])
+        await pair.at_client.until_bytes(1017)
+        assert pair.at_client.calls <= 2
+        pair.close()
+        disk.close()
+
+    run(main())
+
+
+def test_only_ranges_of_real_files_can_be_sent(run):
+    class OtherFile:
+        path = "other"
+
+        def pin(self):
+            pass
+
+        def unpin(self):
+            pass
+
+    async def main():
+        pair = (await Pair.connect(RealNetwork())).start()
+        pair.server.send([FileRange(OtherFile(), 0, 5)])
+        await pair.at_server.until_closed()
+        assert isinstance(pair.at_server.closings[0], TypeError)
+        pair.close()
+
+    run(main())
+
+
+def test_running_out_of_descriptors_pauses_the_listener_without_spinning(run, monkeypatch, caplog):
+    monkeypatch.setattr(real_network, "PAUSE_S", 0.02)
+
+    async def main():
+        attempts = []
+        accepted = []
+        listener = await RealNetwork().listen("127.0.0.1", 0, accepted.append)
+        listening = listener._sockets[0]
+
+        class Refusing:
+            def fileno(self):
+                return listening.fileno()
+
+            def accept(self):
+                attempts.append(1)
+                if len(attempts) <= 2:
+                    raise OSError(errno.EMFILE, "too many open files")
+                return listening.accept()
+
+            def close(self):
+                listening.close()
+
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(listening.fileno())
+        listener._sockets = [Refusing()]
+        listener._watch(listener._sockets[0])
+        link = await RealNetwork().connect("127.0.0.1", listener.port)
+        while not accepted:
+            await asyncio.sleep(0.001)
+        assert len(attempts) <= 4  # two refusals, one connection, one look whether there is another
+        link.close()
+        accepted[0].close()
+        listener.close()
+
+    run(main())
+    assert "too many open files" in caplog.text
+
+
+def test_a_closed_listener_does_not_wake_from_its_pause(run, monkeypatch):
+    monkeypatch.setattr(real_network, "PAUSE_S", 0.005)
+
+    async def main():
+        listener = await RealNetwork().listen("127.0.0.1", 0, lambda link: None)
+        listener._pause(listener._sockets[0], OSError(errno.EMFILE, "too many open files"))
+        listener.close()
+        await asyncio.sleep(0.02)
+
+    run(main())
+
+
+def test_hundreds_of_connections_are_accepted(run):
+    async def main():
+        accepted = []
+        listener = await RealNetwork().listen("127.0.0.1", 0, accepted.append)
+        links = await asyncio.gather(*(RealNetwork().connect("127.0.0.1", listener.port) for _ in range(200)))
+        while len(accepted) < 200:
+            await asyncio.sleep(0.001)
+        assert sorted(link.peer for link in accepted) == sorted(
+            "{}:{}".format(*link._socket.getsockname()) for link in links
+        )
+        assert all(link._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for link in links + accepted)
+        for link in links + accepted:
+            link.close()
+        listener.close()
+
+    run(main())
+
+
+def test_names_are_resolved_and_every_address_shares_the_port(run):
+    async def main():
+        accepted = []
+        listener = await RealNetwork().listen("localhost", 0, accepted.append)
+        assert len({listening.getsockname()[1] for listening in listener._sockets}) == 1
+        link = await RealNetwork().connect("localhost", listener.port)
+        assert link.peer.endswith(f":{listener.port}")
+        link.close()
+        listener.close()
+        with pytest.raises(OSError, match=r"."):
+            await RealNetwork().connect("no-such-host.invalid", 1)
+
+    run(main())
+
+
+def test_a_cancelled_connect_closes_its_socket(run, recwarn):
+    async def main():
+        task = asyncio.ensure_future(RealNetwork().connect("192.0.2.1", 9))  # an address that never answers
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises((asyncio.CancelledError, OSError)):
+            await task
+
+    run(main())
+    assert not [warning for warning in recwarn if issubclass(warning.category, ResourceWarning)]
+
+
+def test_a_peer_that_never_closes_is_left_after_a_moment(run, monkeypatch):
+    monkeypatch.setattr(real_link, "LINGER_S", 0.02)
+
+    async def main():
+        pair = (await Pair.connect(RealNetwork())).start()
+        pair.client.pause_reading()
+        pair.server.close_when_sent()
+        await pair.at_server.until_closed()
+        assert pair.at_server.closings == [None]
+        pair.close()
+
+    run(main())
+
+
+def test_a_full_buffer_is_read_again_in_the_same_event_but_not_for_ever(run):
+    async def main():
+        pair = await Pair.connect(RealNetwork())
+        pair.client.send([bytes(1000)])
+        await asyncio.sleep(0.01)
+        reader = Recorder(10)
+        pair.server.start(reader)
+        pair.server._readable()
+        assert len(reader.data) == 10 * real_link.READS_PER_EVENT
+        await reader.until_bytes(1000)
+        pair.close()
+
+    run(main())
