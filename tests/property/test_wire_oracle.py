@@ -83,23 +83,32 @@ def differential_check(cls: type[ApiMessage], version: int, message: Message) ->
     assert written.getvalue() == encoded
 
 
-def assert_null_alike(cls: type[Struct], theirs: Any, version: int, flexible: bool) -> None:
+def assert_described_alike(cls: type[Struct], theirs: Any, version: int, flexible: bool) -> None:
+    """The same names in the same order, null where kio allows it and nowhere else, the same defaults."""
     shape = layout(cls, version, flexible)
     ours = {entry.name: entry for entry in [*shape.plain, *shape.tagged]}
     names = [name for name in cls._fields if name in ours]
     for name, their_field in zip(names, dataclasses.fields(theirs), strict=True):
-        entry, their_kind = ours[name], classify_field(their_field)
-        may_be_none = their_field.metadata.get("kafka_type") in ("uuid", "datetime_i64")
-        if entry.tag is None and not may_be_none:
-            assert entry.is_nullable == is_optional(their_field), (cls, name, version)
+        entry, where = ours[name], (cls.__name__, name, version)
+        assert name.removesuffix("_ms") == their_field.name.replace("enable2_pc", "enable_2pc").removesuffix("_ms"), (
+            where
+        )
+        # kio calls the zero id, and the timestamp -1, None.
+        has_none_of_its_own = their_field.metadata.get("kafka_type") in ("uuid", "datetime_i64")
+        if entry.tag is None and not has_none_of_its_own:
+            assert entry.is_nullable == is_optional(their_field), where
         if entry.struct is not None:
-            assert_null_alike(entry.struct, their_kind.type_, version, flexible)
+            assert_described_alike(entry.struct, classify_field(their_field).type_, version, flexible)
+        elif their_field.default is not dataclasses.MISSING:
+            default = their_field.default if entry.is_array else comparable(their_field.default)
+            expected = (None, NO_UUID, -1) if default is None and has_none_of_its_own else (default,)
+            assert entry.described.default in expected, where
 
 
 @pytest.mark.parametrize("cls", API_MESSAGES, ids=lambda cls: cls.__name__)
-def test_fields_may_be_null_where_kio_says_so_and_nowhere_else(cls: type[ApiMessage]) -> None:
+def test_kio_describes_the_same_fields(cls: type[ApiMessage]) -> None:
     for version in versions(cls):
-        assert_null_alike(cls, kio_class(cls, version), version, version >= cls.flexible_from)
+        assert_described_alike(cls, kio_class(cls, version), version, version >= cls.flexible_from)
 
 
 @pytest.mark.parametrize("cls", API_MESSAGES, ids=lambda cls: cls.__name__)

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from semel.broker.authoriser import AllowAll, Authoriser
 from semel.broker.fetch_sessions import FetchSessions
 from semel.broker.identity import cluster_id_of
+from semel.broker.internal_topics import OFFSETS_TOPIC, ensure
+from semel.broker.markers import LocalMarkers
 from semel.broker.producer_ids import ProducerIds
 from semel.broker.router import Router
 from semel.broker.topics import Topics
@@ -16,11 +18,13 @@ from semel.controller.controller import Controller
 from semel.controller.image import BROKER_RESOURCE, MetadataImage
 from semel.controller.metadata_log import TOPIC as METADATA_TOPIC
 from semel.controller.metadata_log import MetadataLog
+from semel.coordinator.txn.coordinator import TransactionCoordinator
 from semel.host.api import Host
 from semel.log.errors import CorruptSegment
 from semel.log.store import LogStore
 from semel.records import warn_if_uncompiled
 from semel.rpc.server import Limits, Server
+from semel.wire.primitives import coordinator_partition
 from semel.wire.spec.metadata_records import ConfigRecord, MetadataRecord
 
 logger = logging.getLogger("semel.broker")
@@ -79,6 +83,15 @@ class Broker:
         self.producer_ids = ProducerIds(self.controller)
         self.topics = Topics(lambda: self.metadata.committed, self.store, self.config, self.host.clock, self.on_broken)
         self._follow_config()
+        self.markers = LocalMarkers(self)
+        self.transactions = TransactionCoordinator(
+            self.topics.partition,
+            self.partition_count,
+            self.markers,
+            self.producer_ids.next,
+            self.host.clock,
+            lambda: self.config,
+        )
         listener = self.config.listener()
         await self.server.listen(listener.host, listener.port)
         advertised = self.config.advertised_listener()
@@ -88,7 +101,19 @@ class Broker:
         if self.metadata.wants_snapshot:
             await self.metadata.snapshot()
         self.store.start_upkeep()
+        self.transactions.shards.load_all()
+        self.transactions.start_upkeep()
         self.server.open_gate()
+
+    def partition_count(self, topic: str) -> int:
+        """How many partitions a topic has; 0 when there is no such topic."""
+        known = self.topics.by_name.get(topic)
+        return 0 if known is None else len(known.partitions)
+
+    async def offsets_partition(self, group_id: str) -> tuple[str, int]:
+        """The partition that holds the offsets of a group."""
+        await ensure(self, OFFSETS_TOPIC)
+        return OFFSETS_TOPIC, coordinator_partition(group_id, self.partition_count(OFFSETS_TOPIC))
 
     def _committed(self, records: Sequence[MetadataRecord]) -> None:
         """Records of the metadata log count from now on."""
@@ -120,6 +145,7 @@ class Broker:
             return
         self._is_stopping = True
         self.server.close()
+        await self.transactions.close()
         for partition in self.topics.online():
             await partition.close()
         await self.metadata.close()

@@ -32,9 +32,13 @@ class RequestContext:
     def principal(self) -> str:
         return self.connection.principal
 
+    def allows(self, operation: Operation, resource: ResourceType, name: str) -> bool:
+        """For where a second permission counts as well, or the answer only tells less; otherwise use `authorise`."""
+        return self._authoriser.authorise(self.connection.principal, operation, resource, name)
+
     def authorise(self, operation: Operation, resource: ResourceType, name: str) -> None:
         """Raises Refused when this principal may not."""
-        if not self._authoriser.authorise(self.connection.principal, operation, resource, name):
+        if not self.allows(operation, resource, name):
             raise Refused(
                 _DENIED[resource],
                 f"{self.connection.principal} may not {operation.name} the {resource.name.lower()} {name!r}",

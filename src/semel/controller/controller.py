@@ -13,6 +13,7 @@ from random import Random
 
 from semel.config import BrokerConfig, ConfigError, Operation, Scope, altered, checked_overrides
 from semel.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, TopicState
+from semel.controller.metadata_log import TOPIC as METADATA_TOPIC
 from semel.controller.metadata_log import MetadataLog
 from semel.controller.topic_names import wrong_with_name
 from semel.log.errors import Refused
@@ -107,6 +108,8 @@ class Controller:
 
     def create_topic(self, wanted: NewTopic, *, validate_only: bool = False) -> CreatedTopic:
         image = self.metadata.decided
+        if wanted.name == METADATA_TOPIC:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"{METADATA_TOPIC} belongs to the cluster itself")
         if wanted.name in image.topics:
             raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {wanted.name!r} exists already")
         wrong = wrong_with_name(wanted.name, image.topics)
@@ -226,23 +229,23 @@ class Controller:
         self,
         resource_type: int,
         resource_name: str,
-        operations: Sequence[tuple[int, str, str | None]] | None,
+        operations: Sequence[tuple[int, str, str | None]],
         *,
-        replacement: Mapping[str, str | None] | None = None,
-        validate_only: bool,
+        replaces: bool = False,
+        validate_only: bool = False,
     ) -> asyncio.Future[None] | None:
-        """Changes settings one by one (`operations`), or sets all of them anew (`replacement`)."""
+        """Changes settings one by one; with `replaces`, those that are not named go back to their defaults. None when
+        there is nothing to write."""
         scope = self._scope(resource_type, resource_name)
+        _check_operations(operations)
         before = self.metadata.decided.config(resource_type, resource_name)
+        after = {} if replaces else dict(before)
         try:
-            after = dict(before)
-            if replacement is not None:
-                after = {name: value for name, value in replacement.items() if value is not None}
-            for code, name, value in operations or ():
-                if code not in (0, 1, 2, 3):
-                    raise Refused(ErrorCode.INVALID_REQUEST, f"operation {code} is none of 0 to 3")
+            for code, name, value in operations:
                 after = altered(after, Operation(code), name, value, scope, broker=self.config)
             checked = checked_overrides(after, scope, broker=self.config)
+            if scope is Scope.BROKER:
+                self._check_layers(resource_name, checked)
         except ConfigError as error:
             raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
         records: list[MetadataRecord] = [
@@ -251,6 +254,14 @@ class Controller:
             if before.get(name) != checked.get(name)
         ]
         return None if validate_only or not records else self.metadata.write(records)
+
+    def _check_layers(self, resource_name: str, checked: Mapping[str, str]) -> None:
+        """The settings of the cluster and of the node, laid over each other, must be right as well: a change that is
+        taken back can uncover a value of the other layer that does not fit any more."""
+        image = self.metadata.decided
+        layers = {name: image.config(BROKER_RESOURCE, name) for name in ("", str(self._node_id))}
+        layers[resource_name] = dict(checked)
+        self.config.with_overrides(cluster=layers[""], node=layers[str(self._node_id)])
 
     def _scope(self, resource_type: int, resource_name: str) -> Scope:
         if resource_type == TOPIC_RESOURCE:
@@ -264,3 +275,15 @@ class Controller:
                 )
             return Scope.BROKER
         raise Refused(ErrorCode.INVALID_REQUEST, f"resources of type {resource_type} have no settings here")
+
+
+def _check_operations(operations: Sequence[tuple[int, str, str | None]]) -> None:
+    """What is wrong with a request before any setting is looked at."""
+    names = [name for _, name, _ in operations]
+    if len(set(names)) < len(names):
+        raise Refused(ErrorCode.INVALID_REQUEST, "a setting is named more than once")
+    for code, name, value in operations:
+        if code not in list(Operation):
+            raise Refused(ErrorCode.INVALID_REQUEST, f"operation {code} on {name} is none of 0 to 3")
+        if value is None and code != Operation.DELETE:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"there is no value for {name}")

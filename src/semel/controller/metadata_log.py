@@ -81,6 +81,10 @@ class MetadataLog:
         self._commit()
         return future
 
+    def when_committed(self) -> asyncio.Future[None] | None:
+        """None when everything decided so far is committed; otherwise a future of it."""
+        return self._partition.when_committed(self.next_offset - 1)
+
     def _commit(self) -> None:
         high_watermark = self._partition.log.high_watermark
         while self._uncommitted and self._uncommitted[0][0] < high_watermark:

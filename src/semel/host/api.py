@@ -186,7 +186,7 @@ class Link(Protocol):
     unsent_bytes: int
 
     def start(self, receiver: Receiver) -> None:
-        """Begin to read. Nothing is delivered before."""
+        """Begin to read. Nothing is delivered before. The receiver's methods are looked up here, once."""
 
     def send(self, parts: Sequence[Part]) -> None:
         """Send parts in order. What the socket does not take is queued by reference, so buffers must stay unchanged.
@@ -221,7 +221,8 @@ class Network(Protocol):
 
 
 class Jobs(Protocol):
-    """Heavy work away from the loop: in another process, so function, arguments and result must pickle."""
+    """Heavy work away from the loop: in another process, so function, arguments and result must pickle. A Disk does:
+    it arrives as a disk of that process, on the same files."""
 
     async def run(self, function: Callable[[*Arguments], Result], *args: *Arguments) -> Result: ...
 

@@ -54,6 +54,10 @@ class RealDisk:
         self._background_flushes: set[asyncio.Task[None]] = set()
         self._replacer = FileReplacer(self)
 
+    def __reduce__(self) -> tuple[type[RealDisk], tuple[int]]:
+        """In another process: a disk of its own, on the same files."""
+        return RealDisk, (self._max_open_files,)
+
     # Files
 
     def open(self, path: str, *, create: bool = False) -> RealFile:

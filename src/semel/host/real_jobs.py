@@ -1,97 +1,108 @@
-"""Heavy work in another process: one worker, spawned at the first job and ended after an idle while.
+"""Heavy work in another process: one worker, started at the first job and ended after an idle while; and a thread.
 
-Spawned, never forked: a fork would inherit listening sockets, locks and the memory of the broker.
+A thread of ours talks to the worker over pipes, and waits without the interpreter lock.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import threading
+import subprocess
+import sys
 from collections.abc import Callable
-from concurrent.futures import BrokenExecutor, Future
-from typing import TYPE_CHECKING
+from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
+from typing import Any
 
 from semel.host.api import Arguments, Result
-
-if TYPE_CHECKING:
-    from concurrent.futures import ProcessPoolExecutor
+from semel.host.worker import receive, send
 
 IDLE_S = 30.0
 
 
-def _start_worker() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent decides when we end
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    import multiprocessing.connection
-
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        multiprocessing.connection.wait([parent.sentinel])
-        os._exit(1)  # the parent was killed: nobody would ever end us
-
-
 class RealJobs:
-    """A job that kills its worker fails with BrokenExecutor; the next one gets a new worker."""
+    """Jobs run one after the other. One that kills its worker fails with BrokenExecutor; the next gets a new worker."""
 
     def __init__(self, idle_s: float = IDLE_S) -> None:
         self._idle_s = idle_s
-        self._executor: ProcessPoolExecutor | None = None
+        self._worker: subprocess.Popen[bytes] | None = None
+        self._talker: ThreadPoolExecutor | None = None
+        self._thread: ThreadPoolExecutor | None = None
         self._running = 0
         self._idle_timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
+
+    @property
+    def has_worker(self) -> bool:
+        return self._worker is not None
 
     async def run(self, function: Callable[[*Arguments], Result], *args: *Arguments) -> Result:
         if self._idle_timer is not None:
             self._idle_timer.cancel()
             self._idle_timer = None
-        job = self._submit(function, *args)
-        executor = self._executor
+        if self._talker is None:
+            self._talker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="semel-worker")
+        loop = asyncio.get_running_loop()
         self._running += 1
         try:
-            return await asyncio.wrap_future(job)
-        except BrokenExecutor:
-            if self._executor is executor:
-                self._shut_down()
-            raise
+            is_good, outcome = await loop.run_in_executor(self._talker, self._exchange, function, args)
         finally:
             self._running -= 1
-            if self._running == 0 and self._executor is not None:
-                self._idle_timer = asyncio.get_running_loop().call_later(self._idle_s, self._shut_down)
+            if self._running == 0 and not self._is_closed:
+                self._idle_timer = loop.call_later(self._idle_s, self._end_worker)
+        if not is_good:
+            raise outcome
+        result: Result = outcome
+        return result
 
-    def _submit(self, function: Callable[[*Arguments], Result], *args: *Arguments) -> Future[Result]:
-        if self._executor is not None:
-            try:
-                return self._executor.submit(function, *args)
-            except BrokenExecutor:  # the worker died while it had nothing to do, so nothing was begun
-                self._shut_down()
-        import multiprocessing  # here, since most nodes never need it and it is slow to import
-        from concurrent.futures import ProcessPoolExecutor
+    def _exchange(self, function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[bool, Any]:
+        """In the talking thread: hands a job over and waits for its outcome."""
+        if self._worker is not None and self._worker.poll() is not None:
+            self._end_worker()  # it died while it had nothing to do, so nothing was begun
+        if self._worker is None:
+            if self._is_closed:
+                raise BrokenExecutor("the jobs are closed")
+            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+            command = [sys.executable, "-m", "semel.host.worker", str(os.getpid())]
+            self._worker = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, close_fds=True
+            )
+        worker = self._worker
+        if worker.stdin is None or worker.stdout is None:
+            raise BrokenExecutor("the worker has no pipes")
+        try:
+            send(worker.stdin, (function, args))
+            outcome: Any = receive(worker.stdout)
+        except (EOFError, OSError) as error:
+            self._end_worker()
+            raise BrokenExecutor("the worker ended before its job") from error
+        is_good, value = outcome
+        return is_good, value
 
-        self._executor = ProcessPoolExecutor(
-            max_workers=1, mp_context=multiprocessing.get_context("spawn"), initializer=_start_worker
-        )
-        return self._executor.submit(function, *args)
+    def _end_worker(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.kill()
+            worker.wait()
+            for pipe in (worker.stdin, worker.stdout):
+                if pipe is not None:
+                    pipe.close()
 
-    @property
-    def has_worker(self) -> bool:
-        return self._executor is not None
-
-    def _shut_down(self) -> None:
-        if self._executor is not None:
-            self._executor.shutdown(wait=False, cancel_futures=True)
-            self._executor = None
+    async def run_in_thread(self, function: Callable[[*Arguments], Result], *args: *Arguments) -> Result:
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="semel-job")
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *args)
 
     def close(self) -> None:
-        """Jobs not begun are cancelled; one that runs is killed with its worker, as a kill of the node would."""
+        """Jobs not begun are cancelled, one that runs is ended with its worker."""
+        self._is_closed = True
         if self._idle_timer is not None:
             self._idle_timer.cancel()
             self._idle_timer = None
-        if self._executor is not None:
-            workers = list((getattr(self._executor, "_processes", None) or {}).values())
-            self._shut_down()
-            for worker in workers:
-                worker.kill()
+        worker = self._worker
+        if worker is not None:
+            worker.kill()  # the talking thread sees the end of its pipe and takes care of the rest
+        for pool in (self._talker, self._thread):
+            if pool is not None:
+                pool.shutdown(wait=False, cancel_futures=True)
+        if worker is not None and self._running == 0:
+            self._end_worker()

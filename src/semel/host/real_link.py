@@ -105,6 +105,9 @@ class RealLink:
             except OSError as error:
                 self._end(error)
                 return
+            except Exception as error:  # not a buffer that can be written to
+                self._receiver_failed(error)
+                return
             if count == 0:
                 self._end(None if buffer else ValueError("the receiver gave an empty buffer"))
                 return

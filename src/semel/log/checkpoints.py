@@ -28,10 +28,11 @@ def encode_checkpoint(offsets: Mapping[TopicPartition, Offset]) -> bytes:
 
 def read_checkpoint(disk: Disk, path: str) -> dict[TopicPartition, Offset]:
     try:
-        lines = disk.read_file(path).decode().split("\n")
+        data = disk.read_file(path)
     except FileNotFoundError:
         return {}
     try:
+        lines = data.decode().split("\n")
         if lines[0] != _VERSION:
             raise ValueError(f"version {lines[0]}")
         found: dict[TopicPartition, Offset] = {}

@@ -1,11 +1,13 @@
 """Chooses what to compact next and carries it out: the work away from the loop, the swap on it."""
 
 import logging
+from concurrent.futures import BrokenExecutor
 
 from semel.config import BrokerConfig
 from semel.host.api import Disk, Jobs
 from semel.log.compaction import CompactionResult, CompactionTask, compact
 from semel.log.compaction_swap import clear_work, swap
+from semel.log.errors import Refused
 from semel.log.log import Log
 from semel.log.producers import NO_SEQUENCE
 from semel.log.segment import Segment
@@ -62,22 +64,20 @@ def compaction_task(log: Log, first_dirty_offset: Offset, now_ms: int, config: B
 
 
 async def run_compaction(disk: Disk, jobs: Jobs, log: Log, task: CompactionTask) -> CompactionResult | None:
-    """Compacts and swaps. None when the log was closed or cut meanwhile: then nothing is changed."""
-    result = await jobs.run(compact, disk, task)
+    """Compacts and swaps. None when the log was closed or cut meanwhile, or there was no room: nothing is changed."""
+    try:
+        result = await jobs.run(compact, disk, task)
+    except (OSError, Refused, BrokenExecutor) as error:
+        # Nothing in use was touched, and a full disk is no reason to stop: it is tried again.
+        logger.error("%s: not compacted this time: %s", log.directory, error)
+        clear_work(disk, log.directory)
+        return None
     count = len(result.old_bases)
     old = log.segments[:count]
     if log.is_closed or [segment.base_offset for segment in old] != result.old_bases:
         clear_work(disk, log.directory)
         return None
-    await swap(disk, log.directory, result.old_bases)
-    following = log.segments[count].base_offset
-    made = [Segment(disk, log.directory, base, is_new=False, is_active=False) for base in result.new_bases]
-    for segment, end in zip(made, [*result.new_bases[1:], following], strict=True):
-        segment.next_offset = end
-        last_time = segment.time_index.last()
-        if last_time is not None:
-            segment.max_timestamp_ms, segment.max_timestamp_offset = last_time
-    log.replace_segments(old, made)
+    await swap(disk, log.directory, result.old_bases, lambda: _reopen(disk, log, old, result))
     logger.info(
         "%s: compacted %d records to %d, %d bytes to %d",
         log.directory,
@@ -87,3 +87,14 @@ async def run_compaction(disk: Disk, jobs: Jobs, log: Log, task: CompactionTask)
         result.bytes_after,
     )
     return result
+
+
+def _reopen(disk: Disk, log: Log, old: list[Segment], result: CompactionResult) -> None:
+    following = log.segments[len(old)].base_offset
+    made = [Segment(disk, log.directory, base, is_new=False, is_active=False) for base in result.new_bases]
+    for segment, end in zip(made, [*result.new_bases[1:], following], strict=True):
+        segment.next_offset = end
+        last_time = segment.time_index.last()
+        if last_time is not None:
+            segment.max_timestamp_ms, segment.max_timestamp_offset = last_time
+    log.replace_segments(old, made)

@@ -86,18 +86,22 @@ def compact(disk: Disk, task: CompactionTask) -> CompactionResult:
     work = f"{task.directory}/{WORK_DIRECTORY}"
     disk.make_dirs(work)
     segments = [Segment(disk, task.directory, base, is_new=False, is_active=False) for base in task.bases]
-    ends = [*task.bases[1:], task.end_offset]
-    for segment, end in zip(segments, ends, strict=True):
-        segment.next_offset = end
-    newest, map_end = _newest_offsets(segments, task)
-    kept = [segment for segment in segments if segment.next_offset <= map_end]
-    writer = _Writer(disk, work, task, newest)
-    for group in _groups(kept, task.segment_bytes):
-        writer.write_group(group)
+    try:
+        ends = [*task.bases[1:], task.end_offset]
+        for segment, end in zip(segments, ends, strict=True):
+            segment.next_offset = end
+        newest, map_end = _newest_offsets(segments, task)
+        kept = [segment for segment in segments if segment.next_offset <= map_end]
+        writer = _Writer(disk, work, task, newest)
+        for group in _groups(kept, task.segment_bytes):
+            writer.write_group(group)
+        before = sum(segment.size_bytes for segment in kept)
+    finally:
+        for segment in segments:
+            segment.close()
     disk.sync_dir_now(work)
-    before = sum(segment.size_bytes for segment in kept)
-    for segment in segments:
-        segment.close()
+    # The sub-directory's own name too: a manifest without it would remove the old segments for nothing.
+    disk.sync_dir_now(task.directory)
     return CompactionResult(
         [segment.base_offset for segment in kept],
         writer.new_bases,

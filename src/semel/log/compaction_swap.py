@@ -6,7 +6,7 @@ finds the sub-directory without a manifest throws it away.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from semel.host.api import Disk
 from semel.log.segment import ABORTED_INDEX_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
@@ -24,14 +24,20 @@ def clear_work(disk: Disk, directory: str) -> None:
         disk.remove_tree(work)
 
 
-async def swap(disk: Disk, directory: str, old_bases: Sequence[Offset]) -> None:
-    """Replaces the segments of `old_bases` by those in the sub-directory."""
+async def swap(disk: Disk, directory: str, old_bases: Sequence[Offset], reopen: Callable[[], None]) -> None:
+    """Replaces the segments of `old_bases` by those in the sub-directory, which are durable, names included.
+
+    `reopen` is called in the same step as the files move: nobody may look for the old ones by their names after it."""
     new_files = disk.list_dir(f"{directory}/{WORK_DIRECTORY}")
     manifest = json.dumps({"old_bases": list(old_bases), "new_files": new_files}).encode()
     await disk.replace_file(f"{directory}/{_MANIFEST}", manifest)
     _move(disk, directory, old_bases, new_files)
+    reopen()
     await disk.sync_dir(directory)
-    _forget(disk, directory)
+    disk.remove(f"{directory}/{_MANIFEST}")
+    # A manifest that came back after a power loss would move the half-made files of the next compaction.
+    await disk.sync_dir(directory)
+    clear_work(disk, directory)
 
 
 def finish_swaps(disk: Disk, directory: str) -> None:
@@ -41,7 +47,9 @@ def finish_swaps(disk: Disk, directory: str) -> None:
         manifest = json.loads(disk.read_file(path))
         _move(disk, directory, manifest["old_bases"], manifest["new_files"])
         disk.sync_dir_now(directory)
-    _forget(disk, directory)
+        disk.remove(path)
+        disk.sync_dir_now(directory)
+    clear_work(disk, directory)
 
 
 def _move(disk: Disk, directory: str, old_bases: Sequence[Offset], new_files: Sequence[str]) -> None:
@@ -54,9 +62,3 @@ def _move(disk: Disk, directory: str, old_bases: Sequence[Offset], new_files: Se
             name = f"{base:020d}{suffix}"
             if name not in new_files and disk.exists(f"{directory}/{name}"):
                 disk.remove(f"{directory}/{name}")
-
-
-def _forget(disk: Disk, directory: str) -> None:
-    if disk.exists(f"{directory}/{_MANIFEST}"):
-        disk.remove(f"{directory}/{_MANIFEST}")
-    clear_work(disk, directory)

@@ -12,19 +12,26 @@ class Refused(Exception):
     """The request is answered with `code`; `text` says what was wrong and what is allowed."""
 
     def __init__(self, code: ErrorCode, text: str) -> None:
-        super().__init__(f"{code.name}: {text}")
+        super().__init__(code, text)  # as given, so that it can be pickled and come back from another process
         self.code = code
         self.text = text
+
+    def __str__(self) -> str:
+        return f"{self.code.name}: {self.text}"
 
 
 class CorruptSegment(Exception):
     """Bytes on disk are not what was written. Names the file, the position and the first offset concerned."""
 
     def __init__(self, path: str, position: int, offset: Offset, what: str) -> None:
-        super().__init__(f"{path} is corrupt at byte {position} (offset {offset}): {what}")
+        super().__init__(path, position, offset, what)
         self.path = path
         self.position = position
         self.offset = offset
+        self.what = what
+
+    def __str__(self) -> str:
+        return f"{self.path} is corrupt at byte {self.position} (offset {self.offset}): {self.what}"
 
 
 class BrokenLog(Exception):

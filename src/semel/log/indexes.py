@@ -25,6 +25,8 @@ class _Index:
         self._file: File | None = disk.open(path) if disk.exists(path) else None
         size = 0 if self._file is None else self._file.size()
         self.is_whole = size % self.entry.size == 0
+        # Made by this process, entry by entry; what was found in a file is believed only after a look at the log.
+        self.is_ours = self._file is None
         self.count = size // self.entry.size
         self._entries: bytearray | None = None
         self._written_bytes = self.count * self.entry.size
@@ -49,6 +51,7 @@ class _Index:
 
     def clear(self) -> None:
         """Starts again from nothing, in memory: a rebuild follows."""
+        self.is_ours = True
         self._entries = bytearray()
         self.count = 0
         self._written_bytes = 0
@@ -103,11 +106,22 @@ class OffsetIndex(_Index):
         relative, position = self._raw(self.count - 1)
         return self._base_offset + relative, position
 
-    def floor_position(self, offset: Offset) -> int:
-        """Where to begin to look for `offset`: a batch at or before it."""
+    def floor(self, offset: Offset) -> tuple[Offset, int] | None:
+        """The newest indexed batch that ends at `offset` or before: its last offset and its position."""
         relative = offset - self._base_offset
         number = bisect_right(range(self.count), relative, key=lambda n: self._raw(n)[0]) - 1
-        return self._raw(number)[1] if number >= 0 else 0
+        if number < 0:
+            return None
+        found, position = self._raw(number)
+        return self._base_offset + found, position
+
+    def before_position(self, position: int) -> tuple[Offset, int] | None:
+        """The newest indexed batch that begins before `position`."""
+        number = bisect_left(range(self.count), position, key=lambda n: self._raw(n)[1]) - 1
+        if number < 0:
+            return None
+        found, at = self._raw(number)
+        return self._base_offset + found, at
 
     def offset_at_or_after(self, position: int) -> Offset | None:
         """The last offset of the first indexed batch that begins at or after `position`."""
@@ -147,7 +161,8 @@ class AbortedTransaction(NamedTuple):
 
 
 class AbortedIndex:
-    """The aborted transactions whose markers stand in one segment. Written at once: they are rare and small."""
+    """The aborted transactions whose markers stand in one segment. Rare and small: in memory while they are used, and
+    written out with the other indexes."""
 
     _entry = Struct(">hqqqq")
 
@@ -155,7 +170,10 @@ class AbortedIndex:
         self.path = path
         self._disk = disk
         self._file: File | None = disk.open(path) if disk.exists(path) else None
+        size = 0 if self._file is None else self._file.size()
+        self.is_whole = size % self._entry.size == 0
         self._entries: list[AbortedTransaction] | None = None if self._file is not None else []
+        self._written = size // self._entry.size
 
     def entries(self) -> list[AbortedTransaction]:
         """Read on first use: most segments are never asked."""
@@ -166,14 +184,21 @@ class AbortedIndex:
         return self._entries
 
     def append(self, aborted: AbortedTransaction) -> None:
-        entries = self.entries()
+        self.entries().append(aborted)
+
+    def write_out(self) -> None:
+        """Puts what is only in memory into the file; a segment without aborted transactions has none."""
+        if self._entries is None or len(self._entries) == self._written:
+            return
         if self._file is None:
             self._file = self._disk.open(self.path, create=True)
-        self._file.write_at(len(entries) * self._entry.size, self._entry.pack(0, *aborted))
-        entries.append(aborted)
+        new = b"".join(self._entry.pack(0, *aborted) for aborted in self._entries[self._written :])
+        self._file.write_at(self._written * self._entry.size, new)
+        self._written = len(self._entries)
 
     def clear(self) -> None:
         self._entries = []
+        self._written = 0
         if self._file is not None:
             self._file.truncate(0)
 

@@ -78,7 +78,7 @@ class Log:
         self.directory = directory
         self.config = config
         self.segments = segments or []
-        self.producers = producers or Producers()
+        self.producers = Producers() if producers is None else producers  # one without producers is falsy
         self.epochs = epochs or LeaderEpochs()
         self.start_offset = start_offset
         self.end_offset = start_offset if end_offset is None else end_offset
@@ -92,7 +92,10 @@ class Log:
         self._dirty: list[Segment] = []
         self._unsettled: list[Segment] = []
         self._due_snapshot: tuple[Offset, dict[ProducerId, bytes]] | None = None
-        self._unsynced_names = False
+        # How many segment files were made, and of how many the names are durable.
+        self._names_made = 0
+        self._names_synced = 0
+        self._is_name_durable = bool(self.segments)
         self._new_file: File | None = None
         self._is_flushing = False
         self.is_closed = False
@@ -153,7 +156,10 @@ class Log:
         set_base_offset(batch, base_offset)
         set_leader_epoch(batch, leader_epoch)
         header = header._replace(base_offset=base_offset, partition_leader_epoch=leader_epoch)
-        segment = self._segment_for(header, now_ms)
+        try:
+            segment = self._segment_for(header, now_ms)
+        except OSError as error:
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk refused a segment: {error.strerror}") from error
         segment.append(batch, header, self.config.index_interval_bytes)
         self.epochs.assign(leader_epoch, base_offset)
         if not self._dirty or self._dirty[-1] is not segment:
@@ -164,7 +170,7 @@ class Log:
         """The active segment, after a roll when it is full, old, or out of index space."""
         if not self.segments:
             self._make_directory()
-            self._add_segment(self.end_offset)
+            self.segments.append(self._new_segment())
             return self.segments[-1]
         active = self.segments[-1]
         config = self.config
@@ -189,29 +195,40 @@ class Log:
         self.disk.make_dirs(self.directory)
         path = f"{self.directory}/{IDENTITY_FILE}"
         if self.identity is not None and not self.disk.exists(path):
-            self._new_file = self.disk.open(path, create=True)
-            self._new_file.write_at(0, self.identity)
+            file = self.disk.open(path, create=True)
+            try:
+                file.write_at(0, self.identity)
+            except OSError:
+                self.disk.remove(path)
+                raise
+            self._new_file = file
 
-    def _add_segment(self, base_offset: Offset) -> None:
-        self.segments.append(Segment(self.disk, self.directory, base_offset, is_new=True, is_active=True))
-        self._unsynced_names = True
+    def _new_segment(self) -> Segment:
+        segment = Segment(self.disk, self.directory, self.end_offset, is_new=True, is_active=True)
+        self._names_made += 1
+        return segment
 
     def roll(self) -> None:
         """Seals the active segment and begins the next one. `settle` makes the sealed one safe to trust."""
         if not self.segments or not self.segments[-1].size_bytes:
             return
         sealed = self.segments[-1]
-        sealed.seal()
+        following = self._new_segment()
+        try:
+            sealed.seal()
+        except OSError:
+            following.remove()
+            raise
+        self.segments.append(following)
         self._unsettled.append(sealed)
         self._due_snapshot = (self.end_offset, self.producers.rows())
-        self._add_segment(self.end_offset)
         self.on_roll(self)
 
     # -- durability
 
     @property
     def is_dirty(self) -> bool:
-        return bool(self._dirty) or self._unsynced_names
+        return bool(self._dirty) or self._names_made > self._names_synced
 
     @property
     def needs_settling(self) -> bool:
@@ -225,30 +242,42 @@ class Log:
         try:
             end_offset = self.end_offset
             dirty, self._dirty = self._dirty, []
-            if self._new_file is not None:
-                await self._new_file.flush()
-                self._new_file.close()
-                self._new_file = None
-            if self._unsynced_names:
-                self._unsynced_names = False
-                await self.disk.sync_dir(self.directory)
-                await self.disk.sync_dir(self.directory.rpartition("/")[0])
-            for segment in dirty:
-                if not segment.is_removed:
-                    await segment.flush()
+            try:
+                await self._sync_names()
+                for segment in dirty:
+                    if not segment.is_removed:
+                        await segment.flush()
+            except BaseException:
+                self._dirty = dirty + self._dirty  # cancelled, perhaps: a clean stop still has to flush them
+                raise
             self.flushed_offset = max(self.flushed_offset, end_offset)
         finally:
             self._is_flushing = False
 
+    async def _sync_names(self) -> None:
+        """Makes the directory, its identity and the names in it durable. `flush` and `settle` may be in here at once,
+        and each relies on it for itself: what counts as done is noted when it is."""
+        new_file, made = self._new_file, self._names_made
+        if new_file is not None:
+            await new_file.flush()
+            new_file.close()
+            self._new_file = None
+        if made > self._names_synced:
+            await self.disk.sync_dir(self.directory)
+        if not self._is_name_durable:
+            await self.disk.sync_dir(self.directory.rpartition("/")[0])
+            self._is_name_durable = True
+        self._names_synced = max(self._names_synced, made)
+
     async def settle(self) -> None:
         """After a roll: sealed segments, their indexes, the epochs and a producer snapshot become durable, in this
         order: a snapshot at the end of a segment tells recovery that it need not read the segment again."""
-        unsettled, self._unsettled = self._unsettled, []
-        due, self._due_snapshot = self._due_snapshot, None
+        unsettled, due = list(self._unsettled), self._due_snapshot
         for segment in unsettled:
             if not segment.is_removed:
                 await segment.flush()
                 await segment.flush_indexes()
+        await self._sync_names()
         await self.disk.sync_dir(self.directory)
         await self._write_epochs()
         if due is not None:
@@ -256,12 +285,20 @@ class Log:
             offset, rows = due
             await write_snapshot(self.disk, self.directory, offset, rows)
             self.flushed_offset = max(self.flushed_offset, offset)
+        # Only now: if this was cancelled, a clean stop still has to do it. Meanwhile another roll may have added to it.
+        self._unsettled = [segment for segment in self._unsettled if segment not in unsettled]
+        if self._due_snapshot is due:
+            self._due_snapshot = None
         self._remove_old_snapshots()
 
     async def _write_epochs(self) -> None:
         if self.epochs.is_dirty and self.segments:
             self.epochs.is_dirty = False
-            await self.disk.replace_file(f"{self.directory}/{EPOCHS_FILE}", self.epochs.encode())
+            try:
+                await self.disk.replace_file(f"{self.directory}/{EPOCHS_FILE}", self.epochs.encode())
+            except BaseException:
+                self.epochs.is_dirty = True
+                raise
 
     def _remove_old_snapshots(self) -> None:
         """Keeps the newest, and the two before the active segment: recovery of that segment begins at one of them."""
@@ -282,10 +319,17 @@ class Log:
                 if segment in self._dirty or segment in self._unsettled or segment is self.segments[-1]:
                     segment.write_indexes()
                     segment.flush_now()
+            if self._new_file is not None:
+                self._new_file.flush_now()
+                self._new_file.close()
+            self.disk.sync_dir_now(self.directory)
+            self.disk.sync_dir_now(self.directory.rpartition("/")[0])
             if self.epochs.is_dirty:
                 self.disk.replace_file_now(f"{self.directory}/{EPOCHS_FILE}", self.epochs.encode())
+            if self._due_snapshot is not None:
+                # The one before the active segment: after a crash, recovery of that segment begins there.
+                write_snapshot_now(self.disk, self.directory, *self._due_snapshot)
             write_snapshot_now(self.disk, self.directory, self.end_offset, self.producers.rows())
-            self.disk.sync_dir_now(self.directory)
             self.flushed_offset = self.end_offset
         for segment in self.segments:
             segment.close()
@@ -311,7 +355,7 @@ class Log:
             first = segment.locate(offset)
             if first is None:
                 continue
-            if first.base_offset >= up_to:
+            if first.last_offset >= up_to:
                 return None
             limit = segment.size_bytes
             if up_to < segment.next_offset:
@@ -375,8 +419,15 @@ class Log:
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
         """The first record that carries the largest timestamp."""
-        newest = max((s.max_timestamp_ms for s in self.segments), default=NO_TIMESTAMP)
-        return None if newest == NO_TIMESTAMP else self.offset_for_timestamp(newest)
+        newest = max(self.segments, key=lambda segment: segment.max_timestamp_ms, default=None)
+        if newest is None or newest.max_timestamp_ms == NO_TIMESTAMP:
+            return None
+        found = self.offset_for_timestamp(newest.max_timestamp_ms)
+        if found is not None:
+            return found
+        # A batch that compaction has emptied carries it: the batch stands for its records.
+        offset = max(newest.max_timestamp_offset, self.start_offset)
+        return TimestampOffset(newest.max_timestamp_ms, offset, self.epochs.epoch_at(offset))
 
     @property
     def size_bytes(self) -> int:
@@ -401,9 +452,9 @@ class Log:
         if not removed:
             return
         self.segments = [segment for segment in self.segments if segment not in removed]
+        self.advance_start(self.segments[0].base_offset)
         for segment in removed:
             segment.remove()
-        self.advance_start(self.segments[0].base_offset)
 
     def replace_segments(self, old: list[Segment], new: list[Segment]) -> None:
         """Compaction's swap, in memory; the files are already in place."""

@@ -87,11 +87,15 @@ class Producers:
         return len(self._rows)
 
     def check(self, header: BatchHeader, base_offset: Offset, now_ms: int) -> Draft:
-        """Judges a batch that wants to stand at `base_offset`; raises Refused, or says what applying it will change."""
+        """Judges a batch that wants to stand at `base_offset`; raises Refused, or says what applying it will change.
+
+        A coordinator's batch inside a producer's transaction has no sequence: only its epoch is judged. One from a
+        client without a sequence does not get this far (`validate`).
+        """
         row = self._rows.get(header.producer_id)
         sequence = header.base_sequence
         if row is None:
-            if sequence != 0:
+            if sequence > 0:
                 raise Refused(
                     ErrorCode.UNKNOWN_PRODUCER_ID,
                     f"producer {header.producer_id} is not known here (expired, or its data was never written), "
@@ -106,14 +110,14 @@ class Producers:
                     f"producer {header.producer_id} writes with epoch {header.producer_epoch}, "
                     f"but epoch {epoch} is known: a newer instance has taken over",
                 )
-            if sequence != 0:
+            if sequence > 0:
                 raise Refused(
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                     f"producer {header.producer_id} begins epoch {header.producer_epoch} at sequence {sequence}, not 0",
                 )
             window = b""
         else:
-            if sequence != (last_sequence + 1) & _MASK:
+            if sequence != (last_sequence + 1) & _MASK and sequence != NO_SEQUENCE:
                 return self._behind_or_ahead(header, row, last_sequence)
             window = b""
             if last_sequence != NO_SEQUENCE:
@@ -142,7 +146,7 @@ class Producers:
         entry = ENTRY.pack(
             header.producer_id,
             header.producer_epoch,
-            (header.base_sequence + delta) & _MASK,
+            NO_SEQUENCE if header.base_sequence == NO_SEQUENCE else (header.base_sequence + delta) & _MASK,
             base_offset + delta,
             delta,
             now_ms,

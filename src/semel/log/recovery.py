@@ -1,10 +1,10 @@
 """From the files of one partition to a Log: what a start finds, cuts and rebuilds.
 
-Segments below the recovery point that a producer snapshot follows are durable with their indexes, and are trusted (each
-range is still checked when it is first read). The others are read batch by batch: indexes, producers and epochs are
-rebuilt, and at the first batch that is torn the log ends. What was acknowledged lies before that point, because it was
-flushed in order before it was acknowledged. Below the recovery point nothing is ever cut: a bad batch there is damage,
-not a torn tail, and is reported, kept, and never served.
+Segments that a producer snapshot follows are durable with their indexes, and are trusted (each range is still checked
+when it is first read). The others are read batch by batch: indexes, producers and epochs are rebuilt, and at the first
+batch that is torn or missing the log ends. What was acknowledged lies before that point, because it was flushed in
+order before it was acknowledged. Below the recovery point and the newest snapshot nothing is ever cut: a bad batch
+there is damage, not a torn tail, and is reported, kept, and never served.
 """
 
 import logging
@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from semel.config import TopicConfig
 from semel.host.api import Disk
 from semel.log.compaction_swap import finish_swaps
+from semel.log.epochs import FILE_NAME as EPOCHS_FILE
 from semel.log.epochs import LeaderEpochs, read_epochs
 from semel.log.errors import BrokenLog, CorruptSegment
 from semel.log.log import Log
 from semel.log.producers import Producers
 from semel.log.segment import LOG_SUFFIX, NO_TIMESTAMP, Segment
-from semel.log.snapshots import read_snapshot, remove_snapshot, snapshot_offsets
-from semel.log.types import Offset
-from semel.records.batch import BatchHeader, read_header
+from semel.log.snapshots import read_snapshot, remove_snapshot, snapshot_offsets, write_snapshot_now
+from semel.log.types import Offset, ProducerId
+from semel.records.batch import HEADER_BYTES, BatchHeader, read_header
 from semel.records.control import ControlMarker, read_control
 from semel.records.errors import RecordError
 
@@ -60,19 +61,22 @@ def load_log(
         for number, base in enumerate(bases)
     ]
     epochs = read_epochs(disk, directory)
-    loader = _Loader(disk, directory, config, segments, epochs, recovery_point, now_ms, done)
+    loader = _Loader(disk, directory, config, segments, epochs, recovery_point, start_offset, now_ms, done)
     loader.load(was_clean)
+    if not loader.segments:
+        return Log(disk, directory, config, start_offset=start_offset), done
+    end_offset = loader.segments[-1].next_offset
     log = Log(
         disk,
         directory,
         config,
-        start_offset=max(start_offset, segments[0].base_offset),
+        start_offset=min(max(start_offset, segments[0].base_offset), end_offset),
         segments=loader.segments,
         producers=loader.producers,
         epochs=epochs,
-        end_offset=loader.segments[-1].next_offset,
+        end_offset=end_offset,
     )
-    log.start_offset = min(log.start_offset, log.end_offset)
+    log.epochs.truncate_start(log.start_offset)
     return log, done
 
 
@@ -85,6 +89,7 @@ class _Loader:
         segments: list[Segment],
         epochs: LeaderEpochs,
         recovery_point: Offset,
+        start_offset: Offset,
         now_ms: int,
         done: Recovered,
     ) -> None:
@@ -94,30 +99,43 @@ class _Loader:
         self.segments = segments
         self.epochs = epochs
         self.recovery_point = recovery_point
+        self.start_offset = start_offset
+        # A snapshot is written after the segments below it are durable with their indexes (Log.settle).
+        self.settled = max(snapshot_offsets(disk.list_dir(directory)), default=0)
         self.now_ms = now_ms
         self.done = done
         self.producers = Producers()
 
     def load(self, was_clean: bool) -> None:
-        trusted = len(self.segments)
-        if not was_clean:
-            # A snapshot is written after the segments below it are durable with their indexes (Log.settle).
-            settled = max(snapshot_offsets(self.disk.list_dir(self.directory)), default=0)
-            limit = min(settled, self.recovery_point)
-            trusted = sum(1 for following in self.segments[1:] if following.base_offset <= limit)
+        trusted = self._count_trusted(was_clean)
         for number, segment in enumerate(self.segments[:trusted]):
             is_last = number == len(self.segments) - 1
             self._open_trusted(segment, None if is_last else self.segments[number + 1].base_offset)
-        end = self.segments[trusted - 1].next_offset if trusted else self.segments[0].base_offset
+        if trusted and not self.epochs.entries:
+            self._rebuild_epochs(self.segments[:trusted])
         if trusted == len(self.segments):
-            self._restore_producers(end)
+            self._restore_producers(self.segments[-1].next_offset)
             return
         self._restore_producers(self.segments[trusted].base_offset)
         self._scan_from(trusted)
-        self._drop_snapshots_after(self.segments[-1].next_offset)
-        self.epochs.truncate_end(self.segments[-1].next_offset)
 
     # -- trusted segments
+
+    def _count_trusted(self, was_clean: bool) -> int:
+        trusted = len(self.segments)
+        if not was_clean:
+            trusted = sum(1 for following in self.segments[1:] if following.base_offset <= self.settled)
+        for number, segment in enumerate(self.segments[:trusted]):
+            if not segment.aborted_index.is_whole:
+                # It can only be made anew by following the transactions from an earlier segment on.
+                logger.warning("%s: damaged, reading the log again from here", segment.aborted_index.path)
+                return number
+        return trusted
+
+    def _rebuild_epochs(self, segments: list[Segment]) -> None:
+        for segment in segments:
+            for _, header, _ in self._batches_over_damage(segment):
+                self.epochs.assign(header.partition_leader_epoch, header.base_offset)
 
     def _open_trusted(self, segment: Segment, following_base: Offset | None) -> None:
         """Takes the indexes as they are, and rebuilds them when they cannot be right."""
@@ -139,20 +157,28 @@ class _Loader:
             segment.base_offset <= last_offset[0] < limit and 0 <= last_offset[1] < segment.size_bytes
         ):
             return False
+        segment.next_offset = limit
+        if following_base is None:
+            segment.next_offset = segment.base_offset
+            for found in segment.heads(0 if last_offset is None else last_offset[1]):
+                segment.next_offset = found.last_offset + 1
         if last_time is not None:
+            if not self._carries(segment, *last_time):
+                return False
             segment.max_timestamp_ms, segment.max_timestamp_offset = last_time
         elif segment.size_bytes:
             return False
-        if following_base is not None:
-            segment.next_offset = following_base
-            return True
-        position = 0 if last_offset is None else last_offset[1]
-        for found in segment.heads(position):
-            segment.next_offset = found.last_offset + 1
-        if segment.size_bytes:
-            first = read_header(segment.file.read_at(0, 61))
+        if following_base is None and segment.size_bytes:
+            first = read_header(segment.file.read_at(0, HEADER_BYTES))
             segment.first_timestamp_ms = first.max_timestamp
         return True
+
+    def _carries(self, segment: Segment, timestamp_ms: int, offset: Offset) -> bool:
+        """Whether the batch that ends at `offset` has this timestamp: retention by age goes by it."""
+        found = segment.locate(offset)
+        if found is None or found.last_offset != offset:
+            return False
+        return read_header(segment.file.read_at(found.position, HEADER_BYTES)).max_timestamp == timestamp_ms
 
     def _rebuild_indexes(self, segment: Segment, following_base: Offset | None) -> None:
         """Reads a trusted segment. Damage is reported and stepped over: its bytes stay, and are never served."""
@@ -185,14 +211,14 @@ class _Loader:
     def _header_at(self, segment: Segment, position: int) -> BatchHeader | None:
         """The header of a damaged batch, if it still says where the next one begins."""
         try:
-            header = read_header(segment.file.read_at(position, 61))
+            header = read_header(segment.file.read_at(position, HEADER_BYTES))
         except RecordError:
             return None
         end = position + header.size_bytes
         if end == segment.size_bytes:
             return header
         try:
-            following = read_header(segment.file.read_at(end, 61))
+            following = read_header(segment.file.read_at(end, HEADER_BYTES))
         except RecordError:
             return None
         return header if following.base_offset == header.next_offset else None
@@ -220,28 +246,54 @@ class _Loader:
 
     # -- untrusted segments
 
+    @property
+    def durable_offset(self) -> Offset:
+        """Everything below was durable once, so a gap there was made by compaction or retention, not by power loss."""
+        return max(self.recovery_point, self.settled)
+
     def _scan_from(self, first: int) -> None:
-        expected = self.segments[first].base_offset
+        expected = self.segments[first - 1].next_offset if first else self.start_offset
+        rows = self.producers.rows()
         for number in range(first, len(self.segments)):
             segment = self.segments[number]
-            if segment.base_offset < expected:
+            if number > first and segment.base_offset < expected:
                 raise BrokenLog(f"{segment.path} begins before the segment in front of it ends (offset {expected})")
+            if segment.base_offset > max(expected, self.durable_offset):
+                logger.warning("%s: offsets from %d on are missing before it", segment.path, expected)
+                self._remove_later(number)
+                break
+            rows = self.producers.rows()
             is_whole = self._scan(segment)
             expected = segment.next_offset
             if not is_whole:
                 # Later segments hold only what came after the torn batch: none of it was acknowledged.
                 self._remove_later(number + 1)
                 break
+        self._make_durable(first, rows)
+
+    def _make_durable(self, first: int, rows: dict[ProducerId, bytes]) -> None:
+        """What was found is now the log: it is served at once, so it has to be durable first. The snapshot `rows` of
+        the last segment's begin comes last, as when a segment is settled."""
         for segment in self.segments[first:-1]:
             segment.seal()
         for segment in self.segments[first:]:
             segment.write_indexes()
             segment.flush_now()
+        end = self.segments[-1].next_offset if self.segments else self.start_offset
+        snapshots = self._drop_snapshots_after(end)
+        self.epochs.truncate_end(end)
         self.disk.sync_dir_now(self.directory)
+        self.disk.sync_dir_now(self.directory.rpartition("/")[0])
+        if len(self.segments) > 1 and self.segments[-1].base_offset not in snapshots:
+            if self.epochs.is_dirty:
+                self.disk.replace_file_now(f"{self.directory}/{EPOCHS_FILE}", self.epochs.encode())
+                self.epochs.is_dirty = False
+            write_snapshot_now(self.disk, self.directory, self.segments[-1].base_offset, rows)
 
     def _scan(self, segment: Segment) -> bool:
         """Reads every batch of a segment; cuts it where the first torn one begins."""
         segment.reset_for_scan()
+        segment.aborted_index.clear()
         scratch = Log(self.disk, self.directory, self.config, producers=self.producers)
         position = 0
         torn: CorruptSegment | None = None
@@ -249,8 +301,9 @@ class _Loader:
         while position < segment.size_bytes and torn is None:
             try:
                 for at, header, batch in segment.batches(position):
-                    if header.base_offset < segment.next_offset:
-                        torn = CorruptSegment(segment.path, at, header.base_offset, "its offsets run backwards")
+                    if not self._follows(segment, header):
+                        what = f"offset {segment.next_offset} comes next"
+                        torn = CorruptSegment(segment.path, at, header.base_offset, what)
                         break
                     self._take(scratch, segment, at, header, _marker(header, batch))
                     position = at + header.size_bytes
@@ -258,7 +311,7 @@ class _Loader:
                     break
             except CorruptSegment as damage:
                 damaged = self._header_at(segment, damage.position)
-                if damaged is not None and damaged.next_offset <= self.recovery_point:
+                if damaged is not None and damaged.next_offset <= self.durable_offset:
                     logger.error("%s: it was durable, so it stays, unserved", damage)
                     self._take(scratch, segment, damage.position, damaged, None)
                     position = damage.position + damaged.size_bytes
@@ -267,14 +320,19 @@ class _Loader:
                     torn = damage
         self.done.scanned_bytes += position
         if torn is not None:
-            if segment.next_offset < self.recovery_point:
-                raise BrokenLog(f"{torn}: it lies below the recovery point {self.recovery_point}, so nothing is cut")
+            if segment.next_offset < self.durable_offset:
+                raise BrokenLog(f"{torn}: all below offset {self.durable_offset} was durable, so nothing is cut")
             self.done.cut_bytes += segment.size_bytes - position
             logger.warning("%s: cutting %d unacknowledged bytes", torn, segment.size_bytes - position)
             segment.truncate(position)
         if not is_damaged:
             segment.trust_all()
         return torn is None
+
+    def _follows(self, segment: Segment, header: BatchHeader) -> bool:
+        if header.base_offset >= self.durable_offset:
+            return header.base_offset == segment.next_offset
+        return header.base_offset >= segment.next_offset
 
     def _take(
         self, scratch: Log, segment: Segment, position: int, header: BatchHeader, marker: ControlMarker | None
@@ -294,10 +352,12 @@ class _Loader:
             segment.remove()
         del self.segments[first:]
 
-    def _drop_snapshots_after(self, end: Offset) -> None:
-        for offset in snapshot_offsets(self.disk.list_dir(self.directory)):
+    def _drop_snapshots_after(self, end: Offset) -> list[Offset]:
+        offsets = snapshot_offsets(self.disk.list_dir(self.directory))
+        for offset in offsets:
             if offset > end:
                 remove_snapshot(self.disk, self.directory, offset)
+        return [offset for offset in offsets if offset <= end]
 
 
 def _marker(header: BatchHeader, batch: memoryview) -> ControlMarker | None:

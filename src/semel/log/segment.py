@@ -52,6 +52,11 @@ class Segment:
         self.offset_index = OffsetIndex(disk, self._stem + INDEX_SUFFIX, base_offset, in_memory=is_active)
         self.time_index = TimeIndex(disk, self._stem + TIME_INDEX_SUFFIX, base_offset, in_memory=is_active)
         self.aborted_index = AbortedIndex(disk, self._stem + ABORTED_INDEX_SUFFIX)
+        if is_new:
+            # A power loss can leave the indexes of a segment that is no more: they are not this one's.
+            self.offset_index.clear()
+            self.time_index.clear()
+            self.aborted_index.clear()
         self.max_timestamp_ms = NO_TIMESTAMP
         self.max_timestamp_offset = base_offset
         self.first_timestamp_ms = NO_TIMESTAMP
@@ -92,16 +97,39 @@ class Segment:
             self._bytes_since_index = 0
         size = header.batch_length + 12
         self._bytes_since_index += size
-        self.size_bytes = position + size
+        self.size_bytes = max(self.size_bytes, position + size)  # a scan counts in what is there already
         self.next_offset = last_offset + 1
 
     def locate(self, offset: Offset) -> Located | None:
         """The first batch that ends at `offset` or later; None when every batch ends before it."""
-        position = self.offset_index.floor_position(offset)
-        for found in self.heads(position):
+        before: Located | None = None
+        misplaced: Located | None = None
+        for found in self.heads(self._floor_position(offset)):
+            if found.last_offset >= self.next_offset:
+                raise self._corrupt(found.position, found.base_offset, "its offsets belong to a later segment")
             if found.last_offset >= offset:
+                if misplaced is not None and found.base_offset > offset:
+                    # Not a gap that compaction left: the batch in between, which claims other offsets, had this one.
+                    raise self._corrupt(misplaced.position, misplaced.base_offset, "its offsets run backwards")
                 return found
+            misplaced = found if before is not None and found.base_offset <= before.last_offset else None
+            before = found
         return None
+
+    def _floor_position(self, offset: Offset) -> int:
+        """Where to begin to look for `offset`. An entry that does not fit the batch it points to is damaged: then from
+        the first batch on."""
+        entry = self.offset_index.floor(offset)
+        if entry is None:
+            return 0
+        last_offset, position = entry
+        return position if self.offset_index.is_ours or self._ends_with(position, last_offset) else 0
+
+    def _ends_with(self, position: int, last_offset: Offset) -> bool:
+        try:
+            return read_header(self.file.read_at(position, HEADER_BYTES)).last_offset == last_offset
+        except (RecordError, OSError):
+            return False
 
     def heads(self, position: int) -> Iterator[Located]:
         """Every batch from `position` on, by the first bytes of its header."""
@@ -161,16 +189,45 @@ class Segment:
         A bad batch at `start` raises CorruptSegment; a later one ends the range before it, to be met next time.
         """
         good = start
+        expected = self._offset_expected_at(start)
         try:
             for position, header, _ in self.batches(start):
                 if position >= end and position > start:
                     break
-                good = position + header.batch_length + 12
+                following = position + header.batch_length + 12
+                if header.base_offset != expected and not self._fits(header, expected, following):
+                    raise self._corrupt(position, header.base_offset, "its offsets are not those of its place")
+                good, expected = following, header.next_offset
         except CorruptSegment:
             if good == start:
                 raise
         self._remember_checked(start, good)
         return good
+
+    def _offset_expected_at(self, position: int) -> Offset:
+        """The offset after the batch before `position`."""
+        entry = self.offset_index.before_position(position)
+        at = entry[1] if entry is not None and self._ends_with(entry[1], entry[0]) else 0
+        expected = self.base_offset
+        for found in self.heads(at):
+            if found.position >= position:
+                break
+            expected = found.last_offset + 1
+        return expected
+
+    def _fits(self, header: BatchHeader, expected: Offset, following: int) -> bool:
+        """Offsets stand outside of the CRC, so their neighbours vouch for them: a batch that is not next to the one
+        before it must be next to the one after it, or (compaction leaves gaps) lie between the two."""
+        following_offset = self.next_offset
+        if following < self.size_bytes:
+            try:
+                following_offset = read_header(self.file.read_at(following, HEADER_BYTES)).base_offset
+            except RecordError:
+                return header.base_offset >= expected
+        return (
+            header.next_offset == following_offset
+            or expected <= header.base_offset < header.next_offset <= following_offset
+        )
 
     def trust_all(self) -> None:
         """Recovery has read every batch."""
@@ -192,9 +249,9 @@ class Segment:
         """The first batch, not wholly before `from_offset`, that holds a record of `timestamp_ms` or later."""
         if timestamp_ms > self.max_timestamp_ms:
             return None
-        position = self.offset_index.floor_position(max(self.time_index.floor_offset(timestamp_ms), from_offset))
+        position = self._floor_position(max(self.time_index.floor_offset(timestamp_ms), from_offset))
         for _, header, batch in self.batches(position):
-            if header.max_timestamp >= timestamp_ms and header.last_offset >= from_offset and not header.is_control:
+            if header.max_timestamp >= timestamp_ms and header.last_offset >= from_offset:
                 return header, batch
         return None
 
@@ -207,7 +264,7 @@ class Segment:
 
     def seal(self) -> None:
         """Nothing will be appended any more: the indexes go to their files and out of memory."""
-        self.time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
+        self.write_indexes()  # all of them first: if the disk is full, appends can go on
         self.offset_index.seal()
         self.time_index.seal()
 
@@ -215,6 +272,7 @@ class Segment:
         self.time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
         self.offset_index.write_out()
         self.time_index.write_out()
+        self.aborted_index.write_out()
 
     def truncate(self, size_bytes: int) -> None:
         """Cuts the file. The indexes are rebuilt by the caller."""
@@ -223,7 +281,8 @@ class Segment:
         self._trusted_from = min(self._trusted_from, size_bytes)
 
     def reset_for_scan(self) -> None:
-        """Forgets everything derived: `note_batch` of every batch follows."""
+        """Forgets offsets, times and their indexes: `note_batch` of every batch follows. Which transactions aborted is
+        told by the segments before this one too, so that index is the caller's."""
         self.next_offset = self.base_offset
         self.max_timestamp_ms = NO_TIMESTAMP
         self.max_timestamp_offset = self.base_offset
@@ -231,7 +290,6 @@ class Segment:
         self._bytes_since_index = 0
         self.offset_index.clear()
         self.time_index.clear()
-        self.aborted_index.clear()
 
     async def flush(self) -> None:
         await self.file.flush()

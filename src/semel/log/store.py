@@ -7,7 +7,7 @@ node stops.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 
 from semel.config import BrokerConfig, TopicConfig
 from semel.host.api import Host, Lock
@@ -50,6 +50,10 @@ class LogStore:
         self._log_starts: dict[TopicPartition, Offset] = {}
         self._cleaner_offsets: dict[TopicPartition, Offset] = {}
         self._uncleanable: set[TopicPartition] = set()
+        # Forgotten, but the checkpoints on disk still name them: another log of that name must not inherit.
+        self._stale: set[TopicPartition] = set()
+        # Directories that were not left cleanly and have not been loaded since: no stop is clean before they were.
+        self._unrecovered: set[str] = set()
         self.was_clean = False
 
     def open(self) -> None:
@@ -75,6 +79,11 @@ class LogStore:
         for name in names:
             if name.endswith(_DELETED_SUFFIX):
                 disk.remove_tree(f"{self.root}/{name}")
+            elif not self.was_clean and disk.is_dir(f"{self.root}/{name}"):
+                self._unrecovered.add(name)
+        for key in {*self._recovery_points, *self._log_starts, *self._cleaner_offsets}:
+            if not disk.exists(self.directory(*key)):
+                self._forget(key)
 
     def directory(self, topic: str, partition: int) -> str:
         return f"{self.root}/{topic}-{partition}"
@@ -84,6 +93,8 @@ class LogStore:
         key = (topic, partition)
         identity = f"version: 0\ntopic_id: {topic_id}".encode()
         self._move_away_stranger(key, identity)
+        if key in self._stale:
+            self._checkpoint_now()
         log, recovered = load_log(
             self.host.disk,
             self.directory(topic, partition),
@@ -94,6 +105,7 @@ class LogStore:
             was_clean=self.was_clean,
         )
         self._report(key, recovered)
+        self._unrecovered.discard(f"{topic}-{partition}")
         log.identity = identity
         log.on_roll = lambda _: self._start(self._settle(key))
         self.logs[key] = log
@@ -139,13 +151,15 @@ class LogStore:
 
     def _forget(self, key: TopicPartition) -> None:
         for offsets in (self._recovery_points, self._log_starts, self._cleaner_offsets):
-            offsets.pop(key, None)
+            if offsets.pop(key, None) is not None:
+                self._stale.add(key)
         self._upkeep.pop(key, None)
         self._uncleanable.discard(key)
 
     def _doom(self, directory: str) -> str:
         doomed = f"{directory}.{self.host.random.getrandbits(64):016x}{_DELETED_SUFFIX}"
         self.host.disk.rename(directory, doomed)
+        self._unrecovered.discard(directory.rpartition("/")[2])
         return doomed
 
     async def _remove_tree(self, path: str) -> None:
@@ -172,10 +186,11 @@ class LogStore:
             await asyncio.sleep(interval_s)
             await work()
 
-    def _start(self, work: Awaitable[None]) -> None:
+    def _start(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.ensure_future(self._guarded(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: work.close())  # it never began, if the task was cancelled at once
 
     async def _guarded(self, work: Awaitable[None]) -> None:
         try:
@@ -206,6 +221,15 @@ class LogStore:
         await self.host.disk.replace_file(f"{self.root}/{RECOVERY_POINTS}", encode_checkpoint(self._recovery_points))
         await self.checkpoint_starts()
 
+    def _checkpoint_now(self) -> None:
+        for name, offsets in (
+            (RECOVERY_POINTS, self._recovery_points),
+            (LOG_STARTS, self._log_starts),
+            (CLEANER_OFFSETS, self._cleaner_offsets),
+        ):
+            self.host.disk.replace_file_now(f"{self.root}/{name}", encode_checkpoint(offsets))
+        self._stale.clear()
+
     async def checkpoint_starts(self) -> None:
         """Where each log begins: written before DeleteRecords is answered, so that what is gone stays gone."""
         for key, log in self.logs.items():
@@ -215,31 +239,29 @@ class LogStore:
 
     async def apply_retention(self) -> None:
         now_ms = self.host.clock.wall_ms()
-        removed_any = False
         for key, log in list(self.logs.items()):
             async with self._upkeep_lock(key):
-                removed_any |= await self._retain(log, now_ms)
+                await self._retain(log, now_ms)
             await asyncio.sleep(0)
-        if removed_any:
-            await self.checkpoint_starts()
 
-    async def _retain(self, log: Log, now_ms: int) -> bool:
+    async def _retain(self, log: Log, now_ms: int) -> None:
         if log.is_closed:
-            return False
+            return
         if wants_roll(log, now_ms):
             log.roll()
         if log.needs_settling:
             # Producers outlive their data: their snapshot is on disk before the data goes.
             await log.settle()
-        if log.is_closed:
-            return False
-        expired = expired_segments(log, now_ms)
+        expired = [] if log.is_closed else expired_segments(log, now_ms)
         if expired:
-            logger.info(
-                "%s: removing %d segments up to offset %d", log.directory, len(expired), expired[-1].next_offset
-            )
-            log.remove_segments(expired)
-        return bool(expired)
+            start_offset = log.segments[len(expired)].base_offset
+            logger.info("%s: removing %d segments up to offset %d", log.directory, len(expired), start_offset)
+            log.advance_start(start_offset)
+            # Durable first: a power loss may undo the removal of one file and not of the next, and the data of an
+            # aborted transaction without its marker would read as committed.
+            await self.checkpoint_starts()
+            if not log.is_closed:
+                log.remove_segments(expired)
 
     async def compact_one(self) -> None:
         """Compacts the dirtiest log, if one is dirty enough."""
@@ -250,6 +272,9 @@ class LogStore:
             if key in self._uncleanable or not log.config.compacts:
                 continue
             async with self._upkeep_lock(key):
+                if log.needs_settling and not log.is_closed:
+                    # Compaction leaves gaps; after a crash they are known as such below a snapshot, and only there.
+                    await log.settle()
                 if log.is_closed:
                     continue
                 task = compaction_task(log, self._cleaner_offsets.get(key, 0), now_ms, self.config)
@@ -282,6 +307,7 @@ class LogStore:
             log.close()
         disk = self.host.disk
         await self.checkpoint()
-        disk.replace_file_now(f"{self.root}/{_CLEAN_STOP}", b"")
+        if not self._unrecovered:
+            disk.replace_file_now(f"{self.root}/{_CLEAN_STOP}", b"")
         if self._lock is not None:
             self._lock.close()

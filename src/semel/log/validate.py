@@ -53,10 +53,7 @@ def _validated(records: Buffer, config: TopicConfig, now_ms: int) -> Validated:
     size = header.batch_length + 12
     if size > len(records):
         raise Refused(ErrorCode.CORRUPT_MESSAGE, f"the batch says {size} bytes, but {len(records)} came")
-    if size > config.max_message_bytes:
-        raise Refused(
-            ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {size} bytes, max.message.bytes is {config.max_message_bytes}"
-        )
+    _check_size(size, config)
     if size < len(records):
         raise Refused(ErrorCode.INVALID_RECORD, "a produce request carries exactly one batch per partition")
     _check_header(header, config)
@@ -69,6 +66,7 @@ def _validated(records: Buffer, config: TopicConfig, now_ms: int) -> Validated:
     if isinstance(batch, memoryview) and batch.readonly:
         batch = bytearray(batch)
     batch, header = _with_topic_codec(batch, header, config)
+    _check_size(len(batch), config)
     if config.message_timestamp_type == "LogAppendTime":
         set_max_timestamp(batch, now_ms, log_append_time=True)
         return Validated(batch, read_header(batch))
@@ -77,6 +75,17 @@ def _validated(records: Buffer, config: TopicConfig, now_ms: int) -> Validated:
         set_max_timestamp(batch, walked.max_timestamp, log_append_time=False)
         header = read_header(batch)
     return Validated(batch, header)
+
+
+def _check_size(size: int, config: TopicConfig) -> None:
+    if size > config.max_message_bytes:
+        raise Refused(
+            ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {size} bytes, max.message.bytes is {config.max_message_bytes}"
+        )
+    if size > config.segment_bytes:
+        raise Refused(
+            ErrorCode.RECORD_LIST_TOO_LARGE, f"the batch has {size} bytes, segment.bytes is {config.segment_bytes}"
+        )
 
 
 def _check_header(header: BatchHeader, config: TopicConfig) -> None:

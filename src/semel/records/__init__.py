@@ -6,14 +6,14 @@
 
 from __future__ import annotations
 
-import logging
-
 _warned = False
 
 
 def warn_if_uncompiled() -> bool:
     """Says once, on the logger `semel`, that records will be slow. Returns whether the kernel is uncompiled."""
     global _warned
+    import logging  # here, as nothing else in this room needs it and importing it takes milliseconds
+
     from semel.records import kernel
 
     if not kernel.compiled and not _warned:

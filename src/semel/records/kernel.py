@@ -164,7 +164,6 @@ class _Cursor:
     position: cython.Py_ssize_t
     end: cython.Py_ssize_t  # nothing is read past it: the record's end within a record, else the data's
     data_end: cython.Py_ssize_t
-    holes: cython.bint
     last_offset_delta: cython.longlong
 
     record_start: cython.Py_ssize_t
@@ -193,11 +192,11 @@ class _Cursor:
             raise InvalidRecord("the records start past the end of the batch")
         if count < 0 or count > (self.data_end - start) // _SMALLEST_RECORD_BYTES:
             raise InvalidRecord(f"{count} records cannot fit into {self.data_end - start} bytes")
+        # Deltas grow and none exceeds the last, so with as many records as deltas there is no room for a hole.
         if not holes and count != last_offset_delta + 1:
             raise InvalidRecord(f"{count} records, but the last offset delta is {last_offset_delta}")
         self.position = start
         self.end = self.data_end
-        self.holes = holes
         self.last_offset_delta = last_offset_delta
         self.offset_delta = -1
 
@@ -269,9 +268,7 @@ class _Cursor:
         self.timestamp_delta = self.number(10)
         self.timestamp_end = self.position
         delta = self.number(5)
-        if delta != self.offset_delta + 1 and (
-            not self.holes or delta <= self.offset_delta or delta > self.last_offset_delta
-        ):
+        if delta <= self.offset_delta or delta > self.last_offset_delta:
             raise InvalidRecord(f"offset delta {delta} follows {self.offset_delta}")
         self.offset_delta = delta
         self.key_length = self.length()

@@ -18,12 +18,14 @@ from semel.host.api import Buffer, Clock, FileRange
 from semel.log.errors import Refused
 from semel.log.indexes import AbortedTransaction
 from semel.log.log import Appended, Cold, Log, TimestampOffset
-from semel.log.types import Epoch, Offset
+from semel.log.types import Epoch, Offset, ProducerId
 from semel.log.validate import Validated, validated
 from semel.records.batch import read_header
+from semel.records.control import ControlType
 from semel.wire.errors import ErrorCode
 
 NO_EPOCH = -1
+UP_TO_HIGH_WATERMARK = -1
 
 
 class Fetched(NamedTuple):
@@ -98,6 +100,28 @@ class Partition:
         now_ms = self._clock.wall_ms()
         return self._append(self.log.append(batch, read_header(batch), self.leader_epoch, now_ms))
 
+    def append_marker(
+        self,
+        kind: ControlType,
+        producer_id: ProducerId,
+        producer_epoch: Epoch,
+        coordinator_epoch: Epoch,
+        *,
+        bumps_epoch: bool,
+    ) -> Appended:
+        """Writes the end of a transaction; raises Refused when the marker comes too late."""
+        return self._append(
+            self.log.append_marker(
+                kind,
+                producer_id,
+                producer_epoch,
+                coordinator_epoch,
+                self.leader_epoch,
+                self._clock.wall_ms(),
+                bumps_epoch=bumps_epoch,
+            )
+        )
+
     def _append(self, appended: Appended) -> Appended:
         if not appended.is_duplicate:
             self._after_append()
@@ -126,11 +150,16 @@ class Partition:
 
     async def _flush_all(self) -> None:
         """Group commit: each turn makes durable whatever came during the one before."""
+        log = self.log
         try:
-            while self.log.is_dirty and not self.is_closed:
-                await self.log.flush()
-                if self.log.config.flush_messages == 1:
-                    self._advance(self.log.flushed_offset)
+            is_due = log.is_dirty
+            while is_due and not self.is_closed:
+                await log.flush()
+                if log.config.flush_messages == 1:
+                    self._advance(log.flushed_offset)
+                    is_due = log.is_dirty
+                else:
+                    is_due = log.end_offset - log.flushed_offset >= log.config.flush_messages
         except asyncio.CancelledError:
             raise
         except BaseException as error:
@@ -226,6 +255,25 @@ class Partition:
 
     def epoch_end_offset(self, epoch: Epoch) -> tuple[Epoch, Offset]:
         return self.log.epochs.end_offset_for(epoch, self.log.end_offset)
+
+    # -- cutting
+
+    def delete_before(self, offset: Offset) -> Offset:
+        """Takes records away from the front; returns where the log begins now. Raises Refused."""
+        log = self.log
+        if not log.config.deletes:
+            raise Refused(
+                ErrorCode.POLICY_VIOLATION,
+                f"cleanup.policy of {self.topic!r} has no 'delete': its records cannot be deleted by offset",
+            )
+        until = log.high_watermark if offset == UP_TO_HIGH_WATERMARK else offset
+        if not 0 <= until <= log.high_watermark:
+            raise Refused(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"records can be deleted up to the high watermark {log.high_watermark}, not to {offset}",
+            )
+        log.advance_start(until)
+        return log.start_offset
 
     # -- ending
 

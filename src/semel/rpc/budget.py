@@ -2,13 +2,16 @@
 
 from collections import deque
 from collections.abc import Callable
+from sys import maxsize
+
+NO_LIMIT = -1
 
 
 class MemoryBudget:
     """A counter with a queue. Waiters are served in order, so a large request is not starved by small ones."""
 
     def __init__(self, limit_bytes: int) -> None:
-        self.limit_bytes = limit_bytes
+        self.limit_bytes = maxsize if limit_bytes == NO_LIMIT else limit_bytes
         self.used_bytes = 0
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
 

@@ -27,9 +27,11 @@ _SMALLEST_FRAME_BYTES = 8
 _FIRST_BUFFER_BYTES = 4 << 20
 _MOST_UNSENT_BYTES = 1 << 20
 _MOST_OUTSTANDING = 64
+# Frames that one connection may have served in a row while others wait for their turn.
+_MOST_PER_TURN = 16
 
 # Why a connection is not read from at the moment.
-_ANSWER, _OUTPUT, _MEMORY = 1, 2, 4
+_ANSWER, _OUTPUT, _MEMORY, _TURN = 1, 2, 4, 8
 
 Parts: TypeAlias = list[Part]
 
@@ -111,8 +113,12 @@ class ServedConnection:
 
     def _consume(self, data: memoryview) -> None:
         """Serves every whole frame; keeps what is left for later."""
-        position, end = 0, len(data)
+        position, end, served = 0, len(data), 0
         while end - position >= 4 and self.is_open and not self._paused_for:
+            if served == _MOST_PER_TURN:
+                self._pause(_TURN)
+                asyncio.get_running_loop().call_soon(self._unpause, _TURN)
+                break
             (length,) = _LENGTH.unpack_from(data, position)
             if not _SMALLEST_FRAME_BYTES <= length <= self._server.frame_limit_bytes(self):
                 self._refuse(f"a frame of {length} bytes")
@@ -128,6 +134,7 @@ class ServedConnection:
                 return
             self._serve(data[start : start + length], 0)
             position = start + length
+            served += 1
         if position < end and self.is_open:
             self._held = bytearray(data[position:])
 
@@ -166,6 +173,11 @@ class ServedConnection:
             self._server.budget.give_back(budget_bytes)
             self._refuse(str(error))
             return
+        except Exception as error:
+            self._server.budget.give_back(budget_bytes)
+            self._server.failed(self, error)
+            self._refuse("its request could not be served")
+            return
         if isinstance(answer, Later):
             slot = _Slot(None, answer.future, not answer.may_go_on)
             if answer.holds_request:
@@ -176,7 +188,10 @@ class ServedConnection:
             answer.future.add_done_callback(lambda _: self._answered(slot))
         elif answer is not None:
             if self._outstanding:
+                # It waits for its turn, and counts like those that wait for something else.
                 self._outstanding.append(_Slot(answer, None, blocks=False))
+                if len(self._outstanding) >= _MOST_OUTSTANDING:
+                    self._pause(_ANSWER)
             else:
                 self._send(answer)
         if budget_bytes:
@@ -241,7 +256,7 @@ class ServedConnection:
     @property
     def is_waiting(self) -> bool:
         """Whether the peer is waiting for us: such a connection is not idle."""
-        return bool(self._outstanding)
+        return bool(self._outstanding or self._promised_bytes)
 
     # -- ending
 

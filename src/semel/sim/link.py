@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from semel.sim.network import Wires
 
 WINDOW_BYTES = 64 * 1024
+WORTHWHILE_BYTES = WINDOW_BYTES // 2  # no chunk for every byte taken, or chunks only ever get smaller
 WHOLE_CHUNK_CHANCE = 0.7
 
 _log = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ class Pipe:
 
     def pump(self) -> None:
         """Send chunks of random size while the window has room."""
-        while self._queue and (room := WINDOW_BYTES - self._on_the_way) > 0:
+        while self._queue and (room := WINDOW_BYTES - self._on_the_way) >= self._worthwhile():
             chunk = self._take(room)
             if chunk and not self._vanishing:
                 self._send(chunk)
@@ -67,6 +68,9 @@ class Pipe:
                 self._ending = False
                 self._send(None)
                 self._sender.end(None)
+
+    def _worthwhile(self) -> int:
+        return min(WORTHWHILE_BYTES, len(self._queue[0]) - self._head_sent)
 
     def _take(self, most: int) -> bytes:
         head = self._queue[0]
@@ -108,7 +112,7 @@ class Pipe:
             return
         if self._wires.are_parted(self._sender.node, self._reader.node):
             self._held_up += 1
-        else:
+        elif self._flying:  # else it was cut off
             self._reader.arrived(self._flying.popleft())
 
     def resume(self) -> None:
@@ -141,6 +145,16 @@ class Pipe:
         self._flying.clear()
         self._held_up = 0
         self._vanishing = True
+
+    def cut_short(self) -> None:
+        """Of what flies only a part, from the front, will arrive, and nothing that is sent from now on."""
+        random = self._wires.random
+        self._vanishing = True
+        survivors = random.randint(0, len(self._flying))
+        while len(self._flying) > survivors:
+            self._flying.pop()
+        if self._flying and (last := self._flying[-1]) is not None and random.random() < 0.5:
+            self._flying[-1] = last[: random.randint(1, len(last))]
 
     def vanish(self, until_started: str | None = None) -> None:
         """Swallow all from now on: the sender sees a peer that takes bytes and never answers."""

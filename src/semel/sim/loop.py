@@ -1,7 +1,8 @@
 """An asyncio event loop with virtual time: when nothing is ready it jumps to the next timer, so nobody ever waits.
 
 Same code, same seed, same order: tasks and futures hash by their number, since asyncio keeps some of them in sets whose
-order would otherwise follow memory addresses. There are no threads, no sockets and no signals.
+order would otherwise follow memory addresses. (Not coroutines: give `as_completed` tasks.) There are no threads, no
+sockets and no signals.
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ class SimLoop(asyncio.BaseEventLoop):
         self._last_number = 0
         self._tasks: dict[int, SimTask[Any]] = {}
         self._selector = _VirtualSelector(self)
-        self._clock_resolution = 1e-9
+        self._clock_resolution = (
+            1e-6  # far above a float's last digit after years of virtual time, or timers never fire
+        )
         self.set_task_factory(self._make_task)
 
     @staticmethod
@@ -113,6 +116,10 @@ class SimLoop(asyncio.BaseEventLoop):
     def _waiting(self) -> str:
         names = [f"{task.get_name()} in {_place(task)}" for task in self.unfinished_tasks()]
         return "waiting: " + ("; ".join(names) if names else "no task")
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if not isinstance(context.get("exception"), PowerLost):  # a node that died is no news to anyone
+            super().call_exception_handler(context)
 
     def _process_events(self, events: list[Any]) -> None:
         pass

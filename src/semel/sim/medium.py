@@ -2,8 +2,9 @@
 
 A write is safe once the file was flushed, a name once its directory was synced. Of all else anything may survive, as
 POSIX allows: per sector of 512 bytes any state that the sector has been in since the last flush (zeros where the file
-had not reached), any of the sizes the file has had, and any subset of the creations, renames and removals. So data may
-come back behind a truncation that was not flushed, and a flushed file may vanish whose name was not synced.
+had not reached), any of the sizes the file has had, and any of the creations, renames and removals (with
+what they build on). So data may come back behind a truncation that was not flushed, and a flushed file may vanish
+whose name was not synced.
 """
 
 from __future__ import annotations
@@ -150,17 +151,27 @@ class Medium:
         self._pending.append(list(assignments))
 
     def sync(self, directory: Directory) -> None:
-        """Make all changes that touch a directory durable; what they overrule can no longer survive."""
-        left: list[list[Assignment]] = []
-        for change in self._pending:
-            if not any(touched is directory for touched, _, _ in change):
-                left.append(change)
-                continue
-            for touched, name, node in change:
-                _assign(touched.durable_names, name, node)
-                for earlier in left:
-                    earlier[:] = [a for a in earlier if not (a[0] is touched and a[1] == name)]
-        self._pending = [change for change in left if change]
+        """Make all changes that touch a directory durable, with what they build on."""
+        touching = [any(touched is directory for touched, _, _ in change) for change in self._pending]
+        durable = self._with_foundations(touching)
+        for change, is_durable in zip(self._pending, durable, strict=True):
+            if is_durable:
+                for touched, name, node in change:
+                    _assign(touched.durable_names, name, node)
+        self._pending = [change for change, gone in zip(self._pending, durable, strict=True) if not gone]
+
+    def _with_foundations(self, chosen: list[bool]) -> list[bool]:
+        """Choose earlier changes of the same names too: no file system keeps a second rename and forgets the first."""
+        names: set[tuple[int, str]] = set()
+        complete: list[bool] = []
+        for change, is_chosen in zip(reversed(self._pending), reversed(chosen), strict=True):
+            changed = {(directory.number, name) for directory, name, _ in change}
+            if is_chosen or not names.isdisjoint(changed):
+                names |= changed
+                complete.append(True)
+            else:
+                complete.append(False)
+        return complete[::-1]
 
     def contents(self, directory: Directory | None = None) -> Iterator[Content]:
         for node in (directory or self.root).names.values():
@@ -177,8 +188,9 @@ class Medium:
             return names.setdefault(directory.number, dict(directory.durable_names))
 
         chance = random.choice((0.0, 0.25, 0.5, 0.75, 1.0))
-        for change in self._pending:
-            if random.random() < chance:
+        survives = self._with_foundations([random.random() < chance for _ in self._pending])
+        for change, is_kept in zip(self._pending, survives, strict=True):
+            if is_kept:
                 for directory, name, node in change:
                     _assign(durable(directory), name, node)
 

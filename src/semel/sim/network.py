@@ -81,11 +81,11 @@ class Wires:
         ]
 
     def cut(self, link: SimLink) -> None:
-        """Reset a connection: both ends are told, each after its own latency, and what was on its way is lost."""
+        """Reset a connection: of what was on its way a part arrives, then both ends are told, each in its own time."""
         self.note(f"cut {link!r}")
         for end in (link, link.other_end):
-            end.outgoing.lose_everything()
-            self.later(end, end.reset)
+            end.outgoing.cut_short()
+            end.outgoing.reset_reader()
 
     def silence(self, link: SimLink) -> None:
         """Half-open: what this end sends vanishes from now on, and nobody is told."""
@@ -102,13 +102,13 @@ class Wires:
             other = link.other_end
             link.abandon()
             if self.random.random() < 0.5:
-                link.outgoing.lose_everything()  # else the node's last words still arrive
+                link.outgoing.cut_short()  # else the node's last words still arrive
             other.outgoing.vanish(until_started=node)
             if not silent:
                 link.outgoing.reset_reader()
 
     def started(self, node: str) -> None:
-        """The node is back: whoever still talks to its former self is reset at the next word."""
+        """The node is back: whoever still talks to its former self is reset."""
         for link in self.links():
             if link.other_end.node == node:
                 link.outgoing.answer_with_reset(node)

@@ -8,7 +8,8 @@ A `Struct` is a group of fields; a `Message` is a struct that stands alone and h
         index: I32 = 0
         records: Records | None = None
 
-A tagged struct that is absent from the bytes is `None`. `layout()` answers what a class looks like in one version.
+A tagged struct that is absent from the bytes is `None`. `layout()` answers what a class looks like in one version. It
+reads the annotations as objects, so modules with descriptions do not import `annotations` from `__future__`.
 """
 
 from collections.abc import Callable

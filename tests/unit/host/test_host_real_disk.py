@@ -133,8 +133,8 @@ async def test_an_error_of_a_flush_made_for_room_is_kept_for_the_next_flush(smal
     files = new_files(small_disk, tmp_path, 3)
     break_descriptor(files[0])
     small_disk.open(str(tmp_path / "new"), create=True)
-    while files[0].flush_error is None:
-        await asyncio.sleep(0)
+    await asyncio.gather(*small_disk._background_flushes)
+    assert files[0].flush_error is not None
     with pytest.raises(OSError, match="Invalid"):
         await files[0].flush()
 
@@ -189,6 +189,28 @@ async def test_flushes_that_wait_for_a_failing_one_fail_too(disk, tmp_path):
     assert [type(outcome) for outcome in outcomes] == [OSError] * 4
 
 
+async def test_flushes_of_one_file_never_run_side_by_side(disk, tmp_path, monkeypatch):
+    file = disk.open(str(tmp_path / "a"), create=True)
+    under_way, most = 0, 0
+    submit, flush_done = disk.submit, type(file).flush_done
+
+    def counted_submit(*args):
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        return submit(*args)
+
+    def counted_done(file, error):
+        nonlocal under_way
+        under_way -= 1
+        flush_done(file, error)
+
+    monkeypatch.setattr(disk, "submit", counted_submit)
+    monkeypatch.setattr(type(file), "flush_done", counted_done)
+    await asyncio.gather(*(file.flush() for _ in range(8)))
+    assert (most, under_way) == (1, 0)
+
+
 async def test_a_file_closed_during_its_flush_lives_until_the_flush_ends(disk, tmp_path):
     file = disk.open(str(tmp_path / "a"), create=True)
     file.write_at(0, b"x")
@@ -201,8 +223,7 @@ async def test_a_file_closed_during_its_flush_lives_until_the_flush_ends(disk, t
 
 
 async def test_a_large_file_is_freed_by_a_thread(disk, tmp_path, monkeypatch):
-    with open(tmp_path / "a", "wb") as stream:
-        stream.truncate(2 << 20)
+    (tmp_path / "a").write_bytes(bytes(2 << 20))
     kinds = []
     threads = disk._running_threads()
     submit = threads.submit

@@ -154,6 +154,13 @@ def test_a_changed_byte_fails_the_checksum() -> None:
         assert not check_crc(changed, 0, header), position
 
 
+def test_a_cut_batch_fails_even_with_the_checksum_of_what_is_left() -> None:
+    batch = batch_of(b"a")
+    struct.pack_into(">i", batch, 8, len(batch) - 12 + 5)
+    struct.pack_into(">I", batch, 17, crc32c(batch[21:]))
+    assert not check_crc(batch, 0, read_header(batch))
+
+
 def test_base_offset_and_leader_epoch_change_without_the_checksum() -> None:
     batch = batch_of(b"a", b"b")
     before = read_header(batch)
@@ -239,11 +246,30 @@ def test_records_may_carry_padded_numbers_and_attributes() -> None:
         ("a timestamp delta of 65 bits", record(b"\x00" + b"\x80" * 9 + b"\x02" + b"\x00\x01\x02v\x00"), 1),
         ("a 64-bit number of eleven bytes", record(b"\x00" + b"\x80" * 10 + b"\x00" + b"\x00\x01\x02v\x00"), 1),
         ("a number that never ends", b"\x80" * 40, 1),
+        (
+            "a record that swallows the next one",
+            bytes([2 * len(PLAIN_BODY) + 16]) + PLAIN_BODY + record(b"\x00\x00\x02\x01\x02v\x00"),
+            2,
+        ),
     ],
 )
 def test_a_walk_refuses(why: str, records: bytes, count: int) -> None:
     with pytest.raises(InvalidRecord):
         walk_records(records, count)
+
+
+@pytest.mark.parametrize(
+    ("words", "records"),
+    [
+        ("out of range", record(b"\x00\x00" + b"\x80\x80\x80\x80\x10" + b"\x01\x02v\x00")),
+        ("a length of 4 ", record(b"\x00\x00\x00\x08\x02v\x00")),
+        ("a record of 0 bytes", b"\x00" + PLAIN_BODY),
+        ("a record of -1 bytes", b"\x01" + PLAIN_BODY),
+    ],
+)
+def test_a_refusal_names_the_first_thing_that_is_wrong(words: str, records: bytes) -> None:
+    with pytest.raises(InvalidRecord, match=words):
+        walk_records(records, 1)
 
 
 def test_a_count_that_the_bytes_cannot_hold_is_refused_before_anything_is_read() -> None:
@@ -275,7 +301,7 @@ def test_holes_between_offsets_are_for_compacted_batches_only() -> None:
 def test_an_empty_batch_is_for_compacted_logs_only() -> None:
     batch = raw_batch(b"", 0, last_offset_delta=6)
     header = read_header(batch)
-    with pytest.raises(InvalidRecord):
+    with pytest.raises(InvalidRecord, match="without records"):
         walk(batch, header)
     assert walk(batch, header, compacted=True) == (-1, -1, 0)
     assert read_records(batch) == []

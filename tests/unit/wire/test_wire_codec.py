@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from semel.wire.codec import decode, decoder, encode, encoder
+from semel.wire.codec import Message, decode, decoder, encode, encoder
 from semel.wire.errors import WireError
 from semel.wire.spec.api_versions import ApiVersionsRequest, ApiVersionsResponse, FinalizedFeature
 from semel.wire.spec.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse, MemberAssignment
@@ -12,6 +12,8 @@ from semel.wire.spec.fetch import FetchRequest, FetchResponse, FetchResponsePart
 from semel.wire.spec.heartbeat import HeartbeatRequest, HeartbeatResponse
 from semel.wire.spec.metadata import MetadataRequest
 from semel.wire.spec.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from semel.wire.spec.sasl_authenticate import SaslAuthenticateRequest
+from semel.wire.spec.sasl_handshake import SaslHandshakeRequest
 
 OLD_PRODUCE = (
     b"\xff\xff"  # no transactional id
@@ -191,6 +193,23 @@ def test_a_tagged_field_whose_size_is_wrong_is_refused(tag: bytes) -> None:
 def test_malformed_bytes_are_refused(what: str, body: bytes) -> None:
     with pytest.raises(WireError):
         decode(ApiVersionsRequest, 3, body)
+
+
+@pytest.mark.parametrize(
+    ("cls", "version", "body"),
+    [
+        (SaslHandshakeRequest, 0, b"\x00\x05SCRA"),
+        (SaslAuthenticateRequest, 0, b"\x00\x00\x00\x05abcd"),
+        (ApiVersionsRequest, 3, NAMES + b"\x01\x09\x04abc"),
+        (ApiVersionsResponse, 3, b"\x00\x00\x01\x00\x00\x00\x00\x01\x09\x04abc"),
+    ],
+)
+def test_a_last_field_that_runs_past_the_end_is_refused_where_it_stands(
+    cls: type[Message], version: int, body: bytes
+) -> None:
+    """Nothing follows that could notice it: the decoder itself must."""
+    with pytest.raises(WireError, match="past the end"):
+        decoder(cls, version)(body, 0)
 
 
 PRODUCE_START = b"\xff\xff\xff\xff\x00\x00\x75\x30"

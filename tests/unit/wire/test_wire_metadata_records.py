@@ -57,6 +57,29 @@ def test_a_record_is_framed_by_its_type_and_version(record: MetadataRecord, vers
     assert decode_metadata_record(encoded) == record
 
 
+def test_tags_are_written_in_ascending_order_whatever_the_order_of_the_fields() -> None:
+    """The directories of a partition change came later than the eligible leader replicas, with a higher tag."""
+    change = PartitionChangeRecord(
+        partition_id=0,
+        topic_id=TOPIC_ID,
+        leader_recovery_state=1,
+        directories=[TOPIC_ID],
+        eligible_leader_replicas=[2],
+        last_known_elr=[],
+    )
+    assert encode_metadata_record(change, 2) == (
+        b"\x01\x05\x02"
+        + bytes(4)
+        + TOPIC_ID
+        + b"\x04"  # four tagged fields
+        + b"\x05\x01\x01"
+        + b"\x06\x05\x02\0\0\0\x02"
+        + b"\x07\x01\x01"
+        + b"\x08\x11\x02"
+        + TOPIC_ID
+    )
+
+
 def test_null_and_empty_in_sync_replicas_are_different_changes() -> None:
     unchanged = PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID)
     emptied = PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=[])

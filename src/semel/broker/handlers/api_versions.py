@@ -31,8 +31,7 @@ def handle(broker: Broker, request: ApiVersionsRequest, context: RequestContext)
             for key, served in HANDLERS.items()
         ],
         supported_features=[
-            SupportedFeature(name=name, min_version=0, max_version=level)
-            for name, level in SUPPORTED_FEATURES.items()
+            SupportedFeature(name=name, min_version=0, max_version=level) for name, level in SUPPORTED_FEATURES.items()
         ],
         finalized_features_epoch=broker.features_epoch,
         finalized_features=[

@@ -1,25 +1,48 @@
-"""InitProducerId (22), versions 0-5: a producer id for a producer that wants idempotence.
+"""InitProducerId (22), versions 0-5: an id for an idempotent producer, or the next epoch of a transactional id.
 
-Not served yet: transactional ids. They are refused, so that no client believes to have a transaction.
+Left out: two-phase commit (version 6), and that who may write to any topic may also have an id; it needs the permission
+on the cluster.
 """
 
 from __future__ import annotations
 
+import logging
+
 from semel.broker.authoriser import Operation, ResourceType
 from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
+from semel.coordinator.txn.decisions import Identity
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
+logger = logging.getLogger("semel.broker")
+
+_NONE = -1
+_FENCED_SINCE = 4
+
 
 async def handle(broker: Broker, request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
     try:
+        if (request.producer_id == _NONE) != (request.producer_epoch == _NONE):
+            raise Refused(ErrorCode.INVALID_REQUEST, "a producer that has an id has an epoch, too")
         if request.transactional_id is not None:
             context.authorise(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
-            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "transactions are not served by this version of semel")
+            told = await broker.transactions.initialise(
+                request.transactional_id,
+                Identity(request.producer_id, request.producer_epoch),
+                request.transaction_timeout_ms,
+                context.connection.number,
+            )
+            return InitProducerIdResponse(producer_id=told.producer_id, producer_epoch=told.epoch)
         context.authorise_cluster(Operation.IDEMPOTENT_WRITE)
         # A producer without a transactional id that lost its sequence asks with its old id: it gets a new one, too.
         return InitProducerIdResponse(producer_id=await broker.producer_ids.next(), producer_epoch=0)
     except Refused as refusal:
-        return InitProducerIdResponse(error_code=refusal.code, producer_id=-1, producer_epoch=-1)
+        code = refusal.code
+        if code == ErrorCode.UNKNOWN_SERVER_ERROR:
+            # The response has no room for words, and this one is for the operator.
+            logger.critical("%s", refusal.text)
+        if code == ErrorCode.PRODUCER_FENCED and context.version < _FENCED_SINCE:
+            code = ErrorCode.INVALID_PRODUCER_EPOCH
+        return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)

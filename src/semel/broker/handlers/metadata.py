@@ -14,6 +14,7 @@ from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
 from semel.broker.topics import OfflinePartition, Topic
 from semel.controller.controller import NewTopic
+from semel.controller.metadata_log import TOPIC as METADATA_TOPIC
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
 from semel.wire.schema import NO_UUID
@@ -44,7 +45,11 @@ def _to_create(broker: Broker, request: MetadataRequest, context: RequestContext
         return []
     if context.version >= 4 and not request.allow_auto_topic_creation:
         return []
-    return [topic.name for topic in request.topics if topic.name and topic.name not in broker.topics.by_name]
+    return [
+        topic.name
+        for topic in request.topics
+        if topic.name and topic.name not in broker.topics.by_name and topic.name != METADATA_TOPIC
+    ]
 
 
 async def _after_creation(
@@ -52,16 +57,21 @@ async def _after_creation(
 ) -> MetadataResponse:
     refused: dict[str, ErrorCode] = {}
     created: list[asyncio.Future[None]] = []
+    may_create_any = context.allows(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
     for name in missing:
         try:
-            context.authorise_topic(Operation.CREATE, name)
+            context.authorise_topic(Operation.DESCRIBE, name)
+            if not may_create_any:
+                context.authorise_topic(Operation.CREATE, name)
             committed = broker.controller.create_topic(NewTopic(name)).committed
-            if committed is not None:
-                created.append(committed)
         except Refused as refusal:
-            # Somebody else may have asked for it a moment ago: then it is there when our own turn comes.
             if refusal.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 refused[name] = refusal.code
+                continue
+            # Somebody else asked for it a moment ago: it is there when what is decided by now is committed.
+            committed = broker.metadata.when_committed()
+        if committed is not None:
+            created.append(committed)
     if created:
         await asyncio.wait(created)
     return _answer(broker, request, context, refused)
@@ -72,47 +82,66 @@ def _answer(
 ) -> MetadataResponse:
     topics: list[MetadataResponseTopic] = []
     if _wants_all(request, context):
-        topics = [_described(broker, topic, request, context) for topic in broker.topics.by_name.values()]
+        topics = [
+            _described(broker, topic, request, context)
+            for topic in broker.topics.by_name.values()
+            if context.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+        ]
     else:
         for wanted in request.topics or ():
             if wanted.name is None or (not wanted.name and wanted.topic_id != NO_UUID):
                 topics.append(_by_id(broker, wanted.topic_id, request, context))
-            elif wanted.name in broker.topics.by_name:
-                topics.append(_described(broker, broker.topics.by_name[wanted.name], request, context))
             else:
-                code = refused.get(wanted.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                topics.append(MetadataResponseTopic(error_code=code, name=wanted.name))
+                topics.append(_by_name(broker, wanted.name, request, context, refused))
     response = MetadataResponse(
         brokers=[
-            MetadataResponseBroker(node_id=broker.node_id, host=broker.advertised_host, port=broker.advertised_port)
+            MetadataResponseBroker(
+                node_id=broker.node_id,
+                host=broker.advertised_host,
+                port=broker.advertised_port,
+                rack=broker.config.text("broker.rack"),
+            )
         ],
         cluster_id=broker.cluster_id,
         controller_id=broker.node_id,
         topics=topics,
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = authorised_bits(
-            broker.authoriser, context.principal, ResourceType.CLUSTER, CLUSTER_NAME
-        )
+        response.cluster_authorized_operations = 0
+        if context.allows(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+            response.cluster_authorized_operations = authorised_bits(
+                broker.authoriser, context.principal, ResourceType.CLUSTER, CLUSTER_NAME
+            )
     return response
 
 
+def _by_name(
+    broker: Broker, name: str, request: MetadataRequest, context: RequestContext, refused: dict[str, ErrorCode]
+) -> MetadataResponseTopic:
+    # Before it is looked up: who may not see it is not told either whether it is there.
+    if not context.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
+        return MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
+    topic = broker.topics.by_name.get(name)
+    if topic is None:
+        return MetadataResponseTopic(error_code=refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), name=name)
+    return _described(broker, topic, request, context)
+
+
 def _by_id(broker: Broker, topic_id: bytes, request: MetadataRequest, context: RequestContext) -> MetadataResponseTopic:
+    # Before version 12 the name cannot be null.
+    name = None if context.version >= 12 else ""
     topic = broker.topics.by_id.get(topic_id)
     if topic is None:
-        # Before version 12 the name cannot be null.
-        name = None if context.version >= 12 else ""
         return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=name, topic_id=topic_id)
+    if not context.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id)
     return _described(broker, topic, request, context)
 
 
 def _described(
     broker: Broker, topic: Topic, request: MetadataRequest, context: RequestContext
 ) -> MetadataResponseTopic:
-    try:
-        context.authorise_topic(Operation.DESCRIBE, topic.name)
-    except Refused as refusal:
-        return MetadataResponseTopic(error_code=refusal.code, name=topic.name)
     described = MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,

@@ -1,7 +1,5 @@
-"""Produce (0), versions 3-13: writes batches, each partition on its own.
-
-Not served yet: transactional produce. It is refused per partition, because nobody could end the transaction.
-"""
+"""Produce (0), versions 3-13: writes batches, each partition on its own; what transactions add is in
+`broker/transactional_produce`."""
 
 from __future__ import annotations
 
@@ -12,7 +10,10 @@ from semel.broker.authoriser import Operation, ResourceType
 from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
 from semel.broker.router import Committing
+from semel.broker.transactional_produce import explained, has_joined, joins_by_itself, translated, verify
+from semel.coordinator.txn.decisions import Identity
 from semel.log.errors import Refused
+from semel.log.log import Appended
 from semel.log.validate import Validated
 from semel.records.compression import Codec
 from semel.replication.partition import Partition
@@ -30,7 +31,6 @@ from semel.wire.spec.produce import (
 _ACKS_ALL, _ACKS_LEADER, _ACKS_NONE = -1, 1, 0
 _ATTRIBUTES_AT = 22
 _CODEC_BITS = 7
-_TRANSACTIONAL_BIT = 16
 _ZSTD_SINCE = 7
 _TOPIC_IDS_SINCE = 13
 # A compressed batch from this size on is opened away from the loop.
@@ -40,10 +40,14 @@ _OPEN_ELSEWHERE_BYTES = 128 << 10
 def handle(
     broker: Broker, request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | Committing | Coroutine[None, None, ProduceResponse | None] | None:
+    if request.transactional_id is not None and joins_by_itself(context.version):
+        _keep_records(request)
+        return _produce_later(broker, request, context)
     for topic in request.topic_data:
         for data in topic.partition_data:
             if data.records is not None and len(data.records) >= _OPEN_ELSEWHERE_BYTES and _codec(data.records):
-                return _open_elsewhere(broker, request, context)
+                _keep_records(request)
+                return _produce_later(broker, request, context)
     waits_for: list[asyncio.Future[None]] = []
     response = _produce(broker, request, context, waits_for)
     if request.acks == _ACKS_NONE:
@@ -55,13 +59,26 @@ def _codec(records: memoryview) -> int:
     return records[_ATTRIBUTES_AT] & _CODEC_BITS if len(records) > _ATTRIBUTES_AT else 0
 
 
-async def _open_elsewhere(broker: Broker, request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
-    """Large compressed batches are judged in a thread first. The connection waits meanwhile, so its order is kept."""
+def _keep_records(request: ProduceRequest) -> None:
+    """A frame that came in one piece lies in the buffer that all connections read into: while this request waits for a
+    thread, the next read would write over its records."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if data.records is not None:
+                data.records = memoryview(bytearray(data.records))
+
+
+async def _produce_later(broker: Broker, request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
+    """Large compressed batches are judged in a thread first, and partitions join a transaction. The connection waits
+    meanwhile, so its order is kept."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             try:
-                partition = broker.topics.partition(_name(broker, topic, context), data.index)
-                data.records = await broker.host.jobs.run_in_thread(partition.validate, data.records)
+                name = _name(broker, topic, context)
+                context.authorise_topic(Operation.WRITE, name)
+                _check_request(request, context, data)
+                partition = broker.topics.partition(name, data.index)
+                data.records = await _prepared(broker, request, context, partition, data)
             except Refused as refusal:
                 data.records = refusal
     waits_for: list[asyncio.Future[None]] = []
@@ -71,6 +88,31 @@ async def _open_elsewhere(broker: Broker, request: ProduceRequest, context: Requ
     if waits_for:
         await asyncio.gather(*waits_for)
     return response
+
+
+async def _prepared(
+    broker: Broker,
+    request: ProduceRequest,
+    context: RequestContext,
+    partition: Partition,
+    data: PartitionProduceData,
+) -> Validated:
+    records: memoryview | bytes = b"" if data.records is None else data.records
+    if len(records) >= _OPEN_ELSEWHERE_BYTES:
+        batch = await broker.host.jobs.run_in_thread(partition.validate, records)
+    else:
+        batch = partition.validate(records)
+    transactional_id, header = request.transactional_id, batch.header
+    if transactional_id is None or not header.is_transactional or not joins_by_itself(context.version):
+        return batch
+    try:
+        if not has_joined(broker, transactional_id, header, partition):
+            claimed = Identity(header.producer_id, header.producer_epoch)
+            place = (partition.topic, partition.index)
+            await broker.transactions.add_partitions(transactional_id, claimed, [place], second_generation=True)
+    except Refused as refusal:
+        raise translated(refusal, context.version) from refusal
+    return batch
 
 
 def _produce(
@@ -99,7 +141,9 @@ def _append(
         partition = broker.topics.partition(name, data.index)
         records = data.records
         batch = records if isinstance(records, Validated) else partition.validate(records or b"")
-        appended = partition.append(batch, request.acks)
+        if batch.header.is_transactional:
+            verify(broker, request.transactional_id, batch.header, partition, context.version)
+        appended = _appended(broker, request, context, partition, batch)
     except Refused as refusal:
         if request.acks == _ACKS_NONE:
             # Nobody reads an answer: losing the connection is the only way to say that something went wrong.
@@ -121,6 +165,17 @@ def _append(
         log_append_time_ms=appended.append_time_ms,
         log_start_offset=partition.log.start_offset,
     )
+
+
+def _appended(
+    broker: Broker, request: ProduceRequest, context: RequestContext, partition: Partition, batch: Validated
+) -> Appended:
+    try:
+        return partition.append(batch, request.acks)
+    except Refused as refusal:
+        if request.transactional_id is None:
+            raise
+        raise explained(broker, request.transactional_id, batch.header, context.version, refusal) from refusal
 
 
 def _name(broker: Broker, topic: TopicProduceData, context: RequestContext) -> str:
@@ -145,5 +200,3 @@ def _check_request(request: ProduceRequest, context: RequestContext, data: Parti
         )
     if request.transactional_id is not None:
         context.authorise(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
-    if len(data.records) > _ATTRIBUTES_AT and data.records[_ATTRIBUTES_AT] & _TRANSACTIONAL_BIT:
-        raise Refused(ErrorCode.INVALID_TXN_STATE, "transactions are not served by this version of semel")

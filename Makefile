@@ -1,0 +1,43 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+COMPILED := src/semel/records/kernel.py src/semel/host/_native.pyx
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help demo test lint format conformance docs clean
+
+help: ## What there is to make
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 22
+
+demo: $(VENV)/.ready ## Start a broker, produce, pull the plug, consume, count
+	@$(BIN)/python demo/demo.py
+
+test: $(VENV)/.ready ## Run every test but those that need Java and Maven
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+
+lint: $(VENV)/.ready ## ruff, mypy --strict, import-linter
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+
+format: $(VENV)/.ready ## Let ruff put the code in order
+	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
+
+conformance: $(VENV)/.ready ## The tests against Apache Kafka's own tools (Java and Maven)
+	@SEMEL_TEST_KAFKA=1 $(BIN)/python -m pytest -m kafka $(ARGS)
+
+docs: $(VENV)/.ready ## Write the pages that are made from the code
+	@$(BIN)/python -m semel.config.document > docs/settings.md
+
+clean: ## Remove what was built
+	rm -rf $(VENV) build src/*.egg-info $(COMPILED:.py=.c) $(COMPILED:.pyx=.c) src/semel/*/*.so
+
+$(VENV)/.ready: pyproject.toml setup.py constraints.txt $(COMPILED)
+	@$(PYTHON) -c 'import sys; sys.exit("semel needs Python 3.11 or later, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
+	@echo "Setting up $(VENV) (once; a minute or so)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --editable '.[demo,test,lint]'
+	@touch $@

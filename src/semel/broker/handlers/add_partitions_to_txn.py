@@ -1,0 +1,112 @@
+"""AddPartitionsToTxn (24), versions 0-5: partitions join a transaction of the first generation before they are written.
+
+From version 4 on it is for brokers: many transactions in one request, added or only verified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from semel.broker.authoriser import Operation, ResourceType
+from semel.broker.broker import Broker
+from semel.broker.context import RequestContext
+from semel.broker.handlers.transaction_errors import code_for
+from semel.coordinator.txn.decisions import Identity
+from semel.log.errors import Refused
+from semel.wire.errors import ErrorCode
+from semel.wire.spec.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+
+_BATCHED_SINCE = 4
+
+Codes = dict[tuple[str, int], ErrorCode]
+
+
+async def handle(
+    broker: Broker, request: AddPartitionsToTxnRequest, context: RequestContext
+) -> AddPartitionsToTxnResponse:
+    if context.version >= _BATCHED_SINCE:
+        return await _batched(broker, request.transactions, context)
+    transaction = AddPartitionsToTxnTransaction(
+        transactional_id=request.v3_and_below_transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
+    )
+    codes = await _add(broker, transaction, context)
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(transaction.topics, codes))
+
+
+async def _batched(
+    broker: Broker, transactions: Sequence[AddPartitionsToTxnTransaction], context: RequestContext
+) -> AddPartitionsToTxnResponse:
+    try:
+        context.authorise_cluster(Operation.CLUSTER_ACTION)
+    except Refused as refusal:
+        return AddPartitionsToTxnResponse(error_code=refusal.code)
+    results = []
+    for transaction in transactions:
+        codes = await _add(broker, transaction, context)
+        results.append(
+            AddPartitionsToTxnResult(
+                transactional_id=transaction.transactional_id, topic_results=_results(transaction.topics, codes)
+            )
+        )
+    return AddPartitionsToTxnResponse(results_by_transaction=results)
+
+
+async def _add(broker: Broker, wanted: AddPartitionsToTxnTransaction, context: RequestContext) -> Codes:
+    """All of the partitions, or none."""
+    partitions = [(topic.name, index) for topic in wanted.topics for index in topic.partitions]
+    claimed = Identity(wanted.producer_id, wanted.producer_epoch)
+    try:
+        context.authorise(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, wanted.transactional_id)
+        if wanted.verify_only:
+            return {p: _verified(broker, wanted.transactional_id, claimed, p) for p in partitions}
+        bad = _bad_partitions(broker, partitions, context)
+        if bad:
+            return {p: bad.get(p, ErrorCode.OPERATION_NOT_ATTEMPTED) for p in partitions}
+        if context.version < _BATCHED_SINCE:
+            broker.transactions.check_connection(wanted.transactional_id, context.connection.number)
+        await broker.transactions.add_partitions(
+            wanted.transactional_id, claimed, partitions, second_generation=context.version >= _BATCHED_SINCE
+        )
+    except Refused as refusal:
+        return dict.fromkeys(partitions, code_for(refusal, context.version))
+    return dict.fromkeys(partitions, ErrorCode.NONE)
+
+
+def _verified(broker: Broker, transactional_id: str, claimed: Identity, partition: tuple[str, int]) -> ErrorCode:
+    is_in = broker.transactions.holds(transactional_id, claimed, partition)
+    return ErrorCode.NONE if is_in else ErrorCode.TRANSACTION_ABORTABLE
+
+
+def _bad_partitions(broker: Broker, partitions: list[tuple[str, int]], context: RequestContext) -> Codes:
+    bad: Codes = {}
+    for topic, index in partitions:
+        try:
+            context.authorise_topic(Operation.WRITE, topic)
+            broker.topics.partition(topic, index)
+        except Refused as refusal:
+            bad[topic, index] = refusal.code
+    return bad
+
+
+def _results(topics: Sequence[AddPartitionsToTxnTopic], codes: Codes) -> list[AddPartitionsToTxnTopicResult]:
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=codes[topic.name, index])
+                for index in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]

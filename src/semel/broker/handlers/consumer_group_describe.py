@@ -1,0 +1,45 @@
+"""ConsumerGroupDescribe (69), versions 0-1: state, members, targets and current assignments of KIP-848 groups.
+
+A group with a topic that the asker may not describe is refused as a whole: its members would tell of it.
+"""
+
+from __future__ import annotations
+
+from semel.broker.authoriser import Operation, ResourceType, authorised_bits
+from semel.broker.broker import Broker
+from semel.broker.context import RequestContext
+from semel.log.errors import Refused
+from semel.wire.spec.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedConsumerGroup,
+)
+
+
+async def handle(
+    broker: Broker, request: ConsumerGroupDescribeRequest, context: RequestContext
+) -> ConsumerGroupDescribeResponse:
+    groups = [await _described(broker, context, group_id) for group_id in request.group_ids]
+    if request.include_authorized_operations:
+        for group in groups:
+            if not group.error_code:
+                group.authorized_operations = authorised_bits(
+                    broker.authoriser, context.principal, ResourceType.GROUP, group.group_id
+                )
+    return ConsumerGroupDescribeResponse(groups=groups)
+
+
+async def _described(broker: Broker, context: RequestContext, group_id: str) -> DescribedConsumerGroup:
+    try:
+        context.authorise(Operation.DESCRIBE, ResourceType.GROUP, group_id)
+        group = await broker.groups.describe_consumer(group_id)
+        for name in {
+            topic.topic_name
+            for member in group.members
+            for assignment in (member.assignment, member.target_assignment)
+            for topic in assignment.topic_partitions
+        }:
+            context.authorise_topic(Operation.DESCRIBE, name)
+        return group
+    except Refused as refusal:
+        return DescribedConsumerGroup(group_id=group_id, error_code=refusal.code, error_message=refusal.text)

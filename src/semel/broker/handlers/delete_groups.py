@@ -1,0 +1,22 @@
+"""DeleteGroups (42), versions 0-2: takes groups without members away, and their offsets with them."""
+
+from __future__ import annotations
+
+from semel.broker.authoriser import Operation, ResourceType
+from semel.broker.broker import Broker
+from semel.broker.context import RequestContext
+from semel.log.errors import Refused
+from semel.wire.spec.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+
+
+async def handle(broker: Broker, request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
+    results: list[DeletableGroupResult] = []
+    for group_id in dict.fromkeys(request.groups_names):
+        result = DeletableGroupResult(group_id=group_id)
+        results.append(result)
+        try:
+            context.authorise(Operation.DELETE, ResourceType.GROUP, group_id)
+            await broker.groups.delete(group_id)
+        except Refused as refusal:
+            result.error_code = refusal.code
+    return DeleteGroupsResponse(results=results)

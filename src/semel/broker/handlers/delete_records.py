@@ -1,0 +1,54 @@
+"""DeleteRecords (21), versions 0-2: takes the records below an offset away; -1 stands for the high watermark.
+
+The new start of the log is on disk before the answer. The segments that lie below it go with the next retention check.
+Left out: timeouts, because there is no other replica to wait for.
+"""
+
+from __future__ import annotations
+
+from semel.broker.authoriser import Operation
+from semel.broker.broker import Broker
+from semel.broker.context import RequestContext
+from semel.log.errors import Refused
+from semel.wire.errors import ErrorCode
+from semel.wire.spec.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+_NO_LOW_WATERMARK = -1
+
+
+async def handle(broker: Broker, request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
+    topics = [
+        DeleteRecordsTopicResult(
+            name=topic.name, partitions=[_deleted(broker, context, topic.name, wanted) for wanted in topic.partitions]
+        )
+        for topic in request.topics
+    ]
+    if any(result.error_code == ErrorCode.NONE for topic in topics for result in topic.partitions):
+        try:
+            await broker.store.checkpoint_starts()
+        except OSError as error:
+            # Readers are refused already what the disk still holds: this cannot be taken back.
+            broker.on_broken(error)
+            raise
+    return DeleteRecordsResponse(topics=topics)
+
+
+def _deleted(
+    broker: Broker, context: RequestContext, topic: str, wanted: DeleteRecordsPartition
+) -> DeleteRecordsPartitionResult:
+    result = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=_NO_LOW_WATERMARK)
+    try:
+        context.authorise_topic(Operation.DELETE, topic)
+        partition = broker.topics.partition(topic, wanted.partition_index)
+        if broker.topics.by_name[topic].is_internal:
+            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"records of the internal topic {topic} stay")
+        result.low_watermark = partition.delete_before(wanted.offset)
+    except Refused as refusal:
+        result.error_code = refusal.code
+    return result

@@ -1,0 +1,74 @@
+"""DescribeConfigs (32), versions 1-4: the settings of topics and nodes, where each value comes from, and what it means.
+
+Left out: resources that semel does not keep settings for (loggers, client metrics, groups): they are refused.
+"""
+
+from __future__ import annotations
+
+from semel.broker.authoriser import Operation
+from semel.broker.broker import Broker
+from semel.broker.context import RequestContext
+from semel.broker.handlers.config_resources import authorise_resource
+from semel.config import DescribedSetting, describe_broker, describe_topic
+from semel.controller.image import TOPIC_RESOURCE
+from semel.controller.topic_names import wrong_with_name
+from semel.log.errors import Refused
+from semel.wire.errors import ErrorCode
+from semel.wire.spec.describe_configs import (
+    ConfigSynonym,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribedConfig,
+)
+
+
+def handle(broker: Broker, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
+    results = []
+    for resource in request.resources:
+        result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
+        try:
+            authorise_resource(context, Operation.DESCRIBE_CONFIGS, resource)
+            result.configs = [_encoded(setting, request) for setting in _settings(broker, resource)]
+        except Refused as refusal:
+            result.error_code, result.error_message = refusal.code, refusal.text
+        results.append(result)
+    return DescribeConfigsResponse(results=results)
+
+
+def _settings(broker: Broker, resource: DescribeConfigsResource) -> list[DescribedSetting]:
+    name = resource.resource_name
+    # No names stand for all of them, null as well as an empty list.
+    wanted = set(resource.configuration_keys or ()) or None
+    if resource.resource_type == TOPIC_RESOURCE:
+        wrong = wrong_with_name(name, ())
+        if wrong is not None:
+            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, wrong)
+        if name not in broker.image.topics:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+        return describe_topic(broker.image.config(TOPIC_RESOURCE, name), broker.config, names=wanted)
+    if name not in ("", str(broker.node_id)):
+        raise Refused(
+            ErrorCode.INVALID_REQUEST,
+            f"known here are the settings of node {broker.node_id} and, without a name, of the cluster; not of {name}",
+        )
+    return describe_broker(broker.config, names=wanted, cluster_wide=not name)
+
+
+def _encoded(setting: DescribedSetting, request: DescribeConfigsRequest) -> DescribedConfig:
+    described = DescribedConfig(
+        name=setting.name,
+        value=setting.value,
+        read_only=setting.read_only,
+        config_source=setting.source,
+        is_sensitive=setting.sensitive,
+        config_type=setting.kind,
+    )
+    if request.include_synonyms:
+        described.synonyms = [
+            ConfigSynonym(name=synonym.name, value=synonym.value, source=synonym.source) for synonym in setting.synonyms
+        ]
+    if request.include_documentation:
+        described.documentation = setting.documentation
+    return described

@@ -1,0 +1,47 @@
+"""DescribeLogDirs (35), versions 1-4: the data directory, its disk, and how much each partition takes of it.
+
+Left out: more than one directory, and partitions that move between directories: a node has one.
+"""
+
+from __future__ import annotations
+
+from semel.broker.authoriser import Operation
+from semel.broker.broker import Broker
+from semel.broker.context import RequestContext
+from semel.log.errors import Refused
+from semel.replication.partition import Partition
+from semel.wire.spec.describe_log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    LogDirDescription,
+    LogDirPartition,
+    LogDirTopic,
+)
+
+
+def handle(broker: Broker, request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
+    try:
+        context.authorise_cluster(Operation.DESCRIBE)
+    except Refused as refusal:
+        return DescribeLogDirsResponse(error_code=refusal.code)
+    topics: dict[str, list[LogDirPartition]] = {}
+    for partition in _wanted(broker, request):
+        described = LogDirPartition(partition_index=partition.index, partition_size=partition.log.size_bytes)
+        topics.setdefault(partition.topic, []).append(described)
+    root = broker.store.root
+    description = LogDirDescription(
+        log_dir=root,
+        topics=[LogDirTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
+        total_bytes=broker.host.disk.total_bytes(root),
+        usable_bytes=broker.host.disk.free_bytes(root),
+    )
+    return DescribeLogDirsResponse(results=[description])
+
+
+def _wanted(broker: Broker, request: DescribeLogDirsRequest) -> list[Partition]:
+    """Those asked for that are here; the others are not mentioned, as in Kafka."""
+    online = broker.topics.online()
+    if request.topics is None:
+        return online
+    wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    return [partition for partition in online if (partition.topic, partition.index) in wanted]

@@ -1,0 +1,103 @@
+"""DescribeTopicPartitions (75), version 0: topics and their partitions in order of name, page by page.
+
+A page holds as many partitions as the request and `max.request.partition.size.limit` allow, at least one; the cursor
+of the answer names the first that did not fit. Left out: eligible leader replicas (KIP-966), there is one replica.
+"""
+
+from __future__ import annotations
+
+from semel.broker.authoriser import Operation, ResourceType, authorised_bits
+from semel.broker.broker import Broker
+from semel.broker.context import RequestContext
+from semel.broker.topics import OfflinePartition, Topic
+from semel.controller.topic_names import wrong_with_name
+from semel.wire.errors import ErrorCode
+from semel.wire.spec.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+
+def handle(
+    broker: Broker, request: DescribeTopicPartitionsRequest, context: RequestContext
+) -> DescribeTopicPartitionsResponse:
+    named = sorted({topic.name for topic in request.topics})
+    cursor = request.cursor or Cursor()
+    if cursor.partition_index < 0 or (named and request.cursor is not None and cursor.topic_name not in named):
+        # A cursor that no page of this request could have returned; there is no other place to say so.
+        return DescribeTopicPartitionsResponse(topics=[_refused(name, ErrorCode.INVALID_REQUEST) for name in named])
+    page = _Page(broker, context, request.response_partition_limit)
+    denied = []
+    for name in named or sorted(broker.topics.by_name):
+        if name < cursor.topic_name:
+            continue
+        if not context.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            # Who asks for everything gets what it may see; who asks by name is not told whether it is there.
+            if named:
+                denied.append(_refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        elif page.next_cursor is None:
+            page.add(name, cursor.partition_index if name == cursor.topic_name else 0)
+    return DescribeTopicPartitionsResponse(topics=page.topics + denied, next_cursor=page.next_cursor)
+
+
+class _Page:
+    """Filled topic by topic until it has no room for another partition."""
+
+    def __init__(self, broker: Broker, context: RequestContext, limit: int) -> None:
+        self._broker = broker
+        self._context = context
+        self._left = max(1, min(limit, broker.config.int("max.request.partition.size.limit")))
+        self.topics: list[DescribeTopicPartitionsResponseTopic] = []
+        self.next_cursor: Cursor | None = None
+
+    def add(self, name: str, first: int) -> None:
+        if not self._left:
+            self.next_cursor = Cursor(topic_name=name, partition_index=first)
+            return
+        topic = self._broker.topics.by_name.get(name)
+        if topic is None:
+            wrong = wrong_with_name(name, ())
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if wrong is None else ErrorCode.INVALID_TOPIC_EXCEPTION
+            self.topics.append(_refused(name, code))
+            return
+        after = min(len(topic.partitions), first + self._left)
+        self._left -= max(0, after - first)
+        if after < len(topic.partitions):
+            self.next_cursor = Cursor(topic_name=name, partition_index=after)
+        self.topics.append(
+            DescribeTopicPartitionsResponseTopic(
+                name=name,
+                topic_id=topic.topic_id,
+                is_internal=topic.is_internal,
+                partitions=[_partition(self._broker, topic, index) for index in range(first, after)],
+                topic_authorized_operations=authorised_bits(
+                    self._broker.authoriser, self._context.principal, ResourceType.TOPIC, name
+                ),
+            )
+        )
+
+
+def _refused(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(name=name, error_code=code)
+
+
+def _partition(broker: Broker, topic: Topic, index: int) -> DescribeTopicPartitionsResponsePartition:
+    partition = topic.partitions[index]
+    if isinstance(partition, OfflinePartition):
+        return DescribeTopicPartitionsResponsePartition(
+            error_code=ErrorCode.LEADER_NOT_AVAILABLE,
+            partition_index=index,
+            leader_id=-1,
+            replica_nodes=[broker.node_id],
+            offline_replicas=[broker.node_id],
+        )
+    return DescribeTopicPartitionsResponsePartition(
+        partition_index=index,
+        leader_id=broker.node_id,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=[broker.node_id],
+        isr_nodes=[broker.node_id],
+    )

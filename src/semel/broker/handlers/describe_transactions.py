@@ -1,0 +1,50 @@
+"""DescribeTransactions (65), version 0: state, producer, age and partitions of transactional ids."""
+
+from __future__ import annotations
+
+from semel.broker.authoriser import Operation, ResourceType
+from semel.broker.broker import Broker
+from semel.broker.context import RequestContext
+from semel.coordinator.txn.transactions import TopicPartition
+from semel.log.errors import Refused
+from semel.wire.errors import ErrorCode
+from semel.wire.spec.describe_transactions import (
+    DescribedTransaction,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionTopic,
+)
+
+
+def handle(
+    broker: Broker, request: DescribeTransactionsRequest, context: RequestContext
+) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(
+        transaction_states=[_described(broker, context, name) for name in request.transactional_ids]
+    )
+
+
+def _described(broker: Broker, context: RequestContext, transactional_id: str) -> DescribedTransaction:
+    try:
+        context.authorise(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+        known = broker.transactions.shards.for_key(transactional_id).state.by_id.get(transactional_id)
+        if known is None:
+            raise Refused(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"there is no transactional id {transactional_id!r}")
+    except Refused as refusal:
+        return DescribedTransaction(error_code=refusal.code, transactional_id=transactional_id)
+    return DescribedTransaction(
+        transactional_id=transactional_id,
+        transaction_state=known.state.label,
+        transaction_timeout_ms=known.timeout_ms,
+        transaction_start_time_ms=known.started_ms,
+        producer_id=known.producer_id,
+        producer_epoch=known.epoch,
+        topics=_topics(known.partitions),
+    )
+
+
+def _topics(partitions: frozenset[TopicPartition]) -> list[TransactionTopic]:
+    by_topic: dict[str, list[int]] = {}
+    for topic, index in sorted(partitions):
+        by_topic.setdefault(topic, []).append(index)
+    return [TransactionTopic(topic=topic, partitions=indexes) for topic, indexes in by_topic.items()]

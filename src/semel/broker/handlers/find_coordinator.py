@@ -1,0 +1,50 @@
+"""FindCoordinator (10), versions 0-6: which node coordinates groups (type 0) or transactional ids (type 1).
+
+The internal topic behind the coordinator is created when it is first asked for, so that the answer is always usable.
+Left out: share groups (type 2).
+"""
+
+from __future__ import annotations
+
+from semel.broker.authoriser import Operation, ResourceType
+from semel.broker.broker import Broker
+from semel.broker.context import RequestContext
+from semel.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, ensure
+from semel.log.errors import Refused
+from semel.wire.errors import ErrorCode
+from semel.wire.primitives import coordinator_partition
+from semel.wire.spec.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+_MANY_SINCE = 4
+_GROUP, _TRANSACTION = 0, 1
+_KINDS = {
+    _GROUP: (OFFSETS_TOPIC, ResourceType.GROUP),
+    _TRANSACTION: (TRANSACTIONS_TOPIC, ResourceType.TRANSACTIONAL_ID),
+}
+
+
+async def handle(broker: Broker, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+    if context.version >= _MANY_SINCE:
+        found = [await _find(broker, context, request.key_type, key) for key in request.coordinator_keys]
+        return FindCoordinatorResponse(coordinators=found)
+    one = await _find(broker, context, request.key_type, request.key)
+    return FindCoordinatorResponse(
+        error_code=one.error_code, error_message=one.error_message, node_id=one.node_id, host=one.host, port=one.port
+    )
+
+
+async def _find(broker: Broker, context: RequestContext, key_type: int, key: str) -> Coordinator:
+    try:
+        if key_type not in _KINDS:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"coordinators of type {key_type} are not known here")
+        topic, resource = _KINDS[key_type]
+        context.authorise(Operation.DESCRIBE, resource, key)
+        await ensure(broker, topic)
+        # An offline partition has no coordinator.
+        try:
+            broker.topics.partition(topic, coordinator_partition(key, broker.partition_count(topic)))
+        except Refused as refusal:
+            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, refusal.text) from refusal
+    except Refused as refusal:
+        return Coordinator(key=key, node_id=-1, port=-1, error_code=refusal.code, error_message=refusal.text)
+    return Coordinator(key=key, node_id=broker.node_id, host=broker.advertised_host, port=broker.advertised_port)

@@ -1,0 +1,53 @@
+"""ListTransactions (66), versions 0-1: the transactions that this node coordinates, by state, producer and age.
+
+Left out: the pattern of version 2.
+"""
+
+from __future__ import annotations
+
+from semel.broker.authoriser import Operation, ResourceType
+from semel.broker.broker import Broker
+from semel.broker.context import RequestContext
+from semel.coordinator.txn.state import TransactionState
+from semel.coordinator.txn.transactions import Transaction
+from semel.log.errors import Refused
+from semel.wire.errors import ErrorCode
+from semel.wire.spec.list_transactions import ListedTransaction, ListTransactionsRequest, ListTransactionsResponse
+
+_LABELS = {state.label for state in TransactionState}
+
+
+def handle(broker: Broker, request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
+    if broker.transactions.shards.is_loading:
+        return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    now_ms = broker.host.clock.wall_ms()
+    return ListTransactionsResponse(
+        unknown_state_filters=[state for state in request.state_filters if state not in _LABELS],
+        transaction_states=[
+            ListedTransaction(
+                transactional_id=transaction.transactional_id,
+                producer_id=transaction.producer_id,
+                transaction_state=transaction.state.label,
+            )
+            for transaction in broker.transactions.transactions()
+            if _is_wanted(transaction, request, now_ms) and _is_allowed(transaction, context)
+        ],
+    )
+
+
+def _is_wanted(transaction: Transaction, request: ListTransactionsRequest, now_ms: int) -> bool:
+    if request.state_filters and transaction.state.label not in request.state_filters:
+        return False
+    if request.producer_id_filters and transaction.producer_id not in request.producer_id_filters:
+        return False
+    if request.duration_filter >= 0:
+        return transaction.started_ms >= 0 and now_ms - transaction.started_ms > request.duration_filter
+    return True
+
+
+def _is_allowed(transaction: Transaction, context: RequestContext) -> bool:
+    try:
+        context.authorise(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transaction.transactional_id)
+    except Refused:
+        return False
+    return True

@@ -1,0 +1,93 @@
+"""OffsetCommit (8), versions 2-10: stores how far a group has read; topics by name, from version 10 on by id.
+
+Partitions that are refused do not keep the others from being committed.
+"""
+
+from __future__ import annotations
+
+from semel.broker.authoriser import Operation, ResourceType
+from semel.broker.broker import Broker
+from semel.broker.context import RequestContext
+from semel.coordinator.group.offsets import Committer, OffsetToCommit
+from semel.log.errors import Refused
+from semel.wire.errors import ErrorCode
+from semel.wire.spec.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+_IDS_SINCE = 10
+
+
+async def handle(broker: Broker, request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
+    try:
+        context.authorise(Operation.READ, ResourceType.GROUP, request.group_id)
+    except Refused as refusal:
+        return _refused(request, refusal.code)
+    topics: list[OffsetCommitResponseTopic] = []
+    accepted: list[tuple[OffsetToCommit, OffsetCommitResponsePartition]] = []
+    for topic in request.topics:
+        answer = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
+        topics.append(answer)
+        partitions = answer.partitions = [
+            OffsetCommitResponsePartition(partition_index=one.partition_index) for one in topic.partitions
+        ]
+        try:
+            name, count = _authorised(broker, context, topic)
+        except Refused as refusal:
+            for result in partitions:
+                result.error_code = refusal.code
+            continue
+        for one, result in zip(topic.partitions, partitions, strict=True):
+            if not 0 <= one.partition_index < count:
+                result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            offset = OffsetToCommit(
+                name, one.partition_index, one.committed_offset, one.committed_leader_epoch, one.committed_metadata
+            )
+            accepted.append((offset, result))
+    committer = Committer(
+        request.member_id, request.generation_id_or_member_epoch, request.group_instance_id, context.version
+    )
+    try:
+        offsets = [offset for offset, _ in accepted]
+        codes = await broker.groups.commit(request.group_id, committer, offsets, request.retention_time_ms)
+    except Refused as refusal:
+        for _, result in accepted:
+            result.error_code = refusal.code
+    else:
+        for offset, result in accepted:
+            result.error_code = codes[offset.topic, offset.partition]
+    return OffsetCommitResponse(topics=topics)
+
+
+def _authorised(broker: Broker, context: RequestContext, topic: OffsetCommitRequestTopic) -> tuple[str, int]:
+    """The name and the partition count of a topic that this principal may read."""
+    if context.version >= _IDS_SINCE:
+        known = broker.topics.topic_of_id(topic.topic_id)
+        context.authorise_topic(Operation.READ, known.name)
+        return known.name, len(known.partitions)
+    context.authorise_topic(Operation.READ, topic.name)
+    count = broker.partition_count(topic.name)
+    if not count:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic.name!r}")
+    return topic.name, count
+
+
+def _refused(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponsePartition(partition_index=one.partition_index, error_code=code)
+                    for one in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

@@ -1,0 +1,49 @@
+"""OffsetDelete (47), version 0: takes committed offsets of a group away, of topics that it does not read now."""
+
+from __future__ import annotations
+
+from semel.broker.authoriser import Operation, ResourceType
+from semel.broker.broker import Broker
+from semel.broker.context import RequestContext
+from semel.coordinator.group.offsets import Place
+from semel.log.errors import Refused
+from semel.wire.errors import ErrorCode
+from semel.wire.spec.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+
+async def handle(broker: Broker, request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
+    codes: dict[Place, ErrorCode] = {}
+    try:
+        context.authorise(Operation.DELETE, ResourceType.GROUP, request.group_id)
+        places: list[Place] = []
+        for topic in request.topics:
+            named = [(topic.name, one.partition_index) for one in topic.partitions]
+            if not context.allows(Operation.READ, ResourceType.TOPIC, topic.name):
+                codes |= dict.fromkeys(named, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                continue
+            count = broker.partition_count(topic.name)
+            known = [place for place in named if 0 <= place[1] < count]
+            codes |= dict.fromkeys(named, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            places += known
+        codes |= await broker.groups.delete_offsets(request.group_id, places)
+    except Refused as refusal:
+        return OffsetDeleteResponse(error_code=refusal.code)
+    return OffsetDeleteResponse(
+        topics=[
+            OffsetDeleteResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetDeleteResponsePartition(
+                        partition_index=one.partition_index, error_code=codes[topic.name, one.partition_index]
+                    )
+                    for one in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

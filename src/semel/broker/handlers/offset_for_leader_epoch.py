@@ -1,0 +1,49 @@
+"""OffsetForLeaderEpoch (23), versions 2-4: where a leader epoch ended, for readers that check whether what they have
+read is still there (KIP-320).
+
+Left out: questions of follower replicas are answered like those of consumers; there is no second node yet.
+"""
+
+from __future__ import annotations
+
+from semel.broker.authoriser import CLUSTER_NAME, Operation, ResourceType
+from semel.broker.broker import Broker
+from semel.broker.context import RequestContext
+from semel.log.errors import Refused
+from semel.wire.spec.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+
+def handle(
+    broker: Broker, request: OffsetForLeaderEpochRequest, context: RequestContext
+) -> OffsetForLeaderEpochResponse:
+    is_node = context.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[_ended(broker, context, topic.topic, wanted, is_node) for wanted in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _ended(
+    broker: Broker, context: RequestContext, topic: str, wanted: OffsetForLeaderPartition, is_node: bool
+) -> EpochEndOffset:
+    answer = EpochEndOffset(partition=wanted.partition)
+    try:
+        if not is_node:
+            context.authorise_topic(Operation.DESCRIBE, topic)
+        partition = broker.topics.partition(topic, wanted.partition)
+        partition.check_epoch(wanted.current_leader_epoch)
+        answer.leader_epoch, answer.end_offset = partition.epoch_end_offset(wanted.leader_epoch)
+    except Refused as refusal:
+        answer.error_code = refusal.code
+    return answer

@@ -1,0 +1,1 @@
+"""Coordinators: state machines over partitions of an internal topic. Decide, append, replay, reply when committed."""

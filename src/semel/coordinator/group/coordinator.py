@@ -1,0 +1,292 @@
+"""The group coordinator of a node: finds the shard of a group, asks it, and answers when what it said is durable.
+
+Every answer, also one that only reads, waits until all that it may depend on is committed. What the log refuses becomes
+an error of a coordinator: look for it again, or come back later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from random import Random
+
+from semel.config import BrokerConfig
+from semel.coordinator.group.classic import Caller
+from semel.coordinator.group.classic_rebalance import coordinator_error
+from semel.coordinator.group.cluster import ClusterImage
+from semel.coordinator.group.group_shard import GroupShard
+from semel.coordinator.group.offsets import Committer, OffsetToCommit, Place
+from semel.coordinator.group.state import CommittedOffset, GroupState
+from semel.coordinator.shard import Shard, Shards
+from semel.host.api import Clock
+from semel.log.errors import Refused
+from semel.log.types import Epoch, ProducerId
+from semel.replication.partition import Partition
+from semel.wire.errors import ErrorCode
+from semel.wire.spec.consumer_group_describe import DescribedConsumerGroup
+from semel.wire.spec.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from semel.wire.spec.describe_groups import DescribedGroup
+from semel.wire.spec.heartbeat import HeartbeatRequest
+from semel.wire.spec.join_group import JoinGroupRequest, JoinGroupResponse
+from semel.wire.spec.leave_group import LeavingMember, LeavingMemberResult
+from semel.wire.spec.list_groups import ListedGroup
+from semel.wire.spec.sync_group import SyncGroupRequest, SyncGroupResponse
+
+logger = logging.getLogger("semel.groups")
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+
+class GroupCoordinator:
+    def __init__(
+        self,
+        partition: Callable[[str, int], Partition],
+        count: Callable[[str], int],
+        image: Callable[[], ClusterImage],
+        config: Callable[[], BrokerConfig],
+        clock: Clock,
+        random: Random,
+    ) -> None:
+        self.shards: Shards[GroupState] = Shards(OFFSETS_TOPIC, partition, count, GroupState, clock, self._loaded)
+        # The version of the topics that KIP-848 groups compare theirs with; each start begins anew.
+        self.version = 1
+        self._image = image
+        self._config = config
+        self._clock = clock
+        self._random = random
+        self._sides: dict[int, GroupShard] = {}
+        self._deleted_while_loading: set[str] = set()
+        self._cleaning: asyncio.TimerHandle | None = None
+
+    @property
+    def image(self) -> ClusterImage:
+        return self._image()
+
+    def start(self) -> None:
+        """Loads every shard, so that members who died with the last start are noticed, and begins to clean."""
+        self.shards.load_all()
+        self._clean_later()
+
+    async def close(self) -> None:
+        if self._cleaning is not None:
+            self._cleaning.cancel()
+        for side in self._sides.values():
+            side.unload()
+        self._sides.clear()
+        await self.shards.close()
+
+    def _loaded(self, shard: Shard[GroupState]) -> None:
+        index = shard.partition.index
+        if index in self._sides:
+            self._sides[index].unload()
+        side = self._sides[index] = GroupShard(shard, self._config, self._clock, self._random, self)
+        if self._deleted_while_loading:
+            with _logged("offsets of deleted topics stay"):
+                side.topics_deleted(self._deleted_while_loading)
+        if not self.shards.is_loading:
+            self._deleted_while_loading.clear()
+
+    def _side(self, shard: Shard[GroupState]) -> GroupShard:
+        return self._sides[shard.partition.index]
+
+    def _of(self, group_id: str) -> GroupShard:
+        """Where a group lives; Refused when that is not here or not yet."""
+        return self._side(self.shards.for_key(group_id))
+
+    # -- what happens in the cluster
+
+    def topics_changed(self, deleted: Collection[str] = ()) -> None:
+        """Topics came, went or got more partitions: members of KIP-848 groups learn it with their next heartbeat."""
+        self.version += 1
+        if not deleted:
+            return
+        if self.shards.is_loading:
+            self._deleted_while_loading.update(deleted)
+        if OFFSETS_TOPIC in deleted:
+            for side in self._sides.values():
+                side.unload()
+            self._sides.clear()
+            return
+        for side in self._open_sides():
+            with _logged("offsets of deleted topics stay"):
+                side.topics_deleted(deleted)
+
+    def _open_sides(self) -> list[GroupShard]:
+        return [side for side in self._sides.values() if not side.shard.partition.is_closed]
+
+    def _clean_later(self) -> None:
+        interval_ms = self._config().int("offsets.retention.check.interval.ms")
+        self._cleaning = asyncio.get_running_loop().call_later(interval_ms / 1000, self._clean)
+
+    def _clean(self) -> None:
+        self._clean_later()
+        for side in self._open_sides():
+            with _logged("expired offsets stay until the next check"):
+                side.clean()
+
+    # -- the classic protocol
+
+    async def join(self, request: JoinGroupRequest, caller: Caller) -> JoinGroupResponse:
+        with _as_coordinator():
+            _check_group_id(request.group_id)
+            side = self._of(request.group_id)
+            side.make_way_for_classic(request.group_id)
+            response = await side.classic.join(request, caller)
+            await side.shard.committed()
+            return response
+
+    async def sync(self, request: SyncGroupRequest) -> SyncGroupResponse:
+        with _as_coordinator():
+            _check_group_id(request.group_id)
+            side = self._of(request.group_id)
+            response = await side.classic.sync(request)
+            await side.shard.committed()
+            return response
+
+    async def heartbeat(self, request: HeartbeatRequest) -> None:
+        with _as_coordinator():
+            _check_group_id(request.group_id)
+            side = self._of(request.group_id)
+            side.classic.heartbeat(request)
+            await side.shard.committed()
+
+    async def leave(self, group_id: str, members: list[LeavingMember]) -> list[LeavingMemberResult]:
+        with _as_coordinator():
+            _check_group_id(group_id)
+            side = self._of(group_id)
+            results = side.classic.leave(group_id, members)
+            await side.shard.committed()
+            return results
+
+    # -- KIP-848
+
+    async def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, caller: Caller
+    ) -> ConsumerGroupHeartbeatResponse:
+        with _as_coordinator():
+            side = self._of(request.group_id)
+            if request.member_epoch == 0:
+                side.consumer.check_form(request)
+                side.make_way_for_consumer(request.group_id)
+            response = side.consumer.heartbeat(request, caller)
+            await side.shard.committed()
+            return response
+
+    async def describe_consumer(self, group_id: str) -> DescribedConsumerGroup:
+        with _as_coordinator():
+            side = self._of(group_id)
+            described = side.consumer.described(group_id)
+            await side.shard.committed()
+            return described
+
+    # -- groups of any kind
+
+    async def describe(self, group_id: str) -> DescribedGroup:
+        with _as_coordinator():
+            side = self._of(group_id)
+            described = side.described(group_id)
+            await side.shard.committed()
+            return described
+
+    async def list(self) -> list[ListedGroup]:
+        """All groups that live here; Refused while some of them are being loaded."""
+        if self.shards.is_loading:
+            raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "groups are being loaded")
+        with _as_coordinator():
+            sides = self._open_sides()
+            listed = [one for side in sides for one in side.listed()]
+            for side in sides:
+                await side.shard.committed()
+            return listed
+
+    async def delete(self, group_id: str) -> None:
+        with _as_coordinator():
+            side = self._of(group_id)
+            side.delete(group_id)
+            await side.shard.committed()
+
+    # -- offsets
+
+    async def commit(
+        self, group_id: str, committer: Committer, offsets: Iterable[OffsetToCommit], retention_ms: int = -1
+    ) -> dict[Place, ErrorCode]:
+        with _as_coordinator(too_large=ErrorCode.INVALID_COMMIT_OFFSET_SIZE):
+            side = self._of(group_id)
+            codes = side.offsets.commit(group_id, committer, offsets, retention_ms)
+            await side.shard.committed()
+            return codes
+
+    async def commit_in_transaction(
+        self,
+        group_id: str,
+        member_id: str,
+        generation: int,
+        instance_id: str | None,
+        producer_id: ProducerId,
+        producer_epoch: Epoch,
+        offsets: Iterable[tuple[str, int, int, int, str | None]],
+    ) -> dict[Place, ErrorCode]:
+        """Offsets that count when the transaction of this producer is committed. An old client gives generation -1 and
+        no member id. Raises Refused when none of them is accepted."""
+        with _as_coordinator(too_large=ErrorCode.INVALID_COMMIT_OFFSET_SIZE):
+            side = self._of(group_id)
+            committer = Committer(member_id, generation, instance_id)
+            wanted = [OffsetToCommit(*one) for one in offsets]
+            codes = side.offsets.commit_in_transaction(group_id, committer, (producer_id, producer_epoch), wanted)
+            await side.shard.committed()
+            return codes
+
+    async def fetch_offsets(
+        self,
+        group_id: str,
+        places: Collection[Place] | None,
+        *,
+        require_stable: bool,
+        member_id: str | None = None,
+        member_epoch: int = -1,
+    ) -> dict[Place, CommittedOffset | ErrorCode | None]:
+        """None for a partition without an offset; `places` of None stands for all that have one."""
+        with _as_coordinator():
+            side = self._of(group_id)
+            side.offsets.check_fetcher(group_id, member_id, member_epoch)
+            found = side.offsets.fetch(group_id, places, require_stable=require_stable)
+            await side.shard.committed()
+            return found
+
+    async def delete_offsets(self, group_id: str, places: Iterable[Place]) -> dict[Place, ErrorCode]:
+        with _as_coordinator():
+            _check_group_id(group_id)
+            side = self._of(group_id)
+            codes = side.offsets.delete(group_id, places)
+            await side.shard.committed()
+            return codes
+
+
+def _check_group_id(group_id: str) -> None:
+    if not group_id:
+        raise Refused(ErrorCode.INVALID_GROUP_ID, "a group has a name")
+
+
+@contextmanager
+def _as_coordinator(too_large: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> Iterator[None]:
+    """Turns refusals of the log into what a coordinator says."""
+    try:
+        yield
+    except Refused as refusal:
+        code = coordinator_error(refusal.code)
+        if refusal.code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
+            code = too_large
+        if code == refusal.code:
+            raise
+        raise Refused(code, refusal.text) from refusal
+
+
+@contextmanager
+def _logged(what: str) -> Iterator[None]:
+    """For what nobody waits for."""
+    try:
+        yield
+    except Refused as refusal:
+        logger.warning("%s: %s", what, refusal)

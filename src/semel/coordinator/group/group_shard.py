@@ -1,0 +1,169 @@
+"""All that happens on one partition of `__consumer_offsets`: the two protocols and the offsets, on one state.
+
+The state is the shard's, made by replay. What lives beside it (waiting requests, timers) is owned here and ends with
+`unload`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from random import Random
+
+from semel.config import BrokerConfig
+from semel.coordinator.group.classic import ClassicRequests
+from semel.coordinator.group.classic_rebalance import ClassicRebalance
+from semel.coordinator.group.classic_states import ClassicState
+from semel.coordinator.group.cluster import ClusterTopics
+from semel.coordinator.group.consumer import ConsumerRequests
+from semel.coordinator.group.consumer_records import removed_group
+from semel.coordinator.group.offsets import GroupOffsets
+from semel.coordinator.group.records import group_entry
+from semel.coordinator.group.state import GroupState
+from semel.coordinator.group.timers import Timers
+from semel.coordinator.shard import Entry, Shard
+from semel.host.api import Clock
+from semel.log.errors import Refused
+from semel.wire.errors import ErrorCode
+from semel.wire.spec.describe_groups import DescribedGroup, DescribedGroupMember
+from semel.wire.spec.list_groups import ListedGroup
+
+logger = logging.getLogger("semel.groups")
+
+CLASSIC, CONSUMER = "classic", "consumer"
+_S = ClassicState
+
+
+class GroupShard:
+    def __init__(
+        self,
+        shard: Shard[GroupState],
+        config: Callable[[], BrokerConfig],
+        clock: Clock,
+        random: Random,
+        topics: ClusterTopics,
+    ) -> None:
+        self.shard = shard
+        self.timers = Timers()
+        self.rebalance = ClassicRebalance(shard, self.timers, config, clock)
+        self.classic = ClassicRequests(shard, self.rebalance, random)
+        self.consumer = ConsumerRequests(shard, self.timers, config, clock, random, topics)
+        self.offsets = GroupOffsets(shard, self.rebalance, config, clock)
+        self.rebalance.load()
+        self.consumer.load()
+
+    def unload(self) -> None:
+        self.rebalance.unload()
+        self.timers.close()
+
+    # -- a group has one protocol at a time
+
+    def make_way_for_classic(self, group_id: str) -> None:
+        """Classic members may have the name of a KIP-848 group once that is empty."""
+        group = self.shard.state.consumer.get(group_id)
+        if group is None:
+            return
+        if group.members:
+            raise Refused(
+                ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"{group_id!r} has members of the KIP-848 protocol, not classic"
+            )
+        self.shard.append(removed_group(group))
+
+    def make_way_for_consumer(self, group_id: str) -> None:
+        """And the other way round. Both kinds of members in one group are not served yet."""
+        group = self.rebalance.groups.get(group_id)
+        if group is None:
+            return
+        if group.state is not _S.EMPTY or group.pending_join:
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"{group_id!r} is a group of the classic protocol")
+        if group_id in self.shard.state.classic:
+            self.shard.append([group_entry(group_id, None)])
+        self.rebalance.remove(group)
+
+    # -- for those who look
+
+    def group_ids(self) -> list[str]:
+        state = self.shard.state
+        known = dict.fromkeys([*self.rebalance.groups, *state.consumer])
+        simple = [group_id for group_id in state.offsets if state.is_simple(group_id)]
+        return [*known, *simple]
+
+    def listed(self) -> list[ListedGroup]:
+        state = self.shard.state
+        listed = []
+        for group_id in self.group_ids():
+            one = ListedGroup(group_id=group_id, group_type=CLASSIC, group_state=_S.EMPTY.value)
+            consumer, classic = state.consumer.get(group_id), self.rebalance.groups.get(group_id)
+            if consumer is not None:
+                one.group_type, one.protocol_type, one.group_state = CONSUMER, CONSUMER, consumer.state
+            elif classic is not None:
+                one.protocol_type, one.group_state = classic.protocol_type or "", classic.state.value
+            listed.append(one)
+        return listed
+
+    def described(self, group_id: str) -> DescribedGroup:
+        """A classic group; Refused when there is none of this name."""
+        group = self.rebalance.groups.get(group_id)
+        if group is None:
+            if self.shard.state.is_simple(group_id):
+                return DescribedGroup(group_id=group_id, group_state=_S.EMPTY.value)
+            kind = "not a classic group" if group_id in self.shard.state.consumer else "not known"
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id!r} is {kind}")
+        is_stable = group.state is _S.STABLE
+        return DescribedGroup(
+            group_id=group_id,
+            group_state=group.state.value,
+            protocol_type=group.protocol_type or "",
+            protocol_data=(group.protocol or "") if is_stable else "",
+            members=[
+                DescribedGroupMember(
+                    member_id=member.member_id,
+                    group_instance_id=member.instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    member_metadata=member.metadata(group.protocol) if is_stable else b"",
+                    member_assignment=member.assignment if is_stable else b"",
+                )
+                for member in group.members.values()
+            ],
+        )
+
+    # -- removing
+
+    def delete(self, group_id: str) -> None:
+        """Takes an empty group away, with its offsets."""
+        state = self.shard.state
+        group, consumer = self.rebalance.groups.get(group_id), state.consumer.get(group_id)
+        if group is None and consumer is None and not state.is_simple(group_id):
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
+        if (group is not None and group.state is not _S.EMPTY) or (consumer is not None and consumer.members):
+            raise Refused(ErrorCode.NON_EMPTY_GROUP, f"{group_id!r} has members")
+        self.shard.append([*self.offsets.removals(group_id), *self._removal(group_id)])
+        if group is not None:
+            self.rebalance.remove(group)
+
+    def _removal(self, group_id: str) -> list[Entry]:
+        state = self.shard.state
+        if group_id in state.consumer:
+            return removed_group(state.consumer[group_id])
+        return [group_entry(group_id, None)] if group_id in state.classic else []
+
+    def clean(self) -> None:
+        """Removes offsets that are overdue, and groups that nobody is in and that have none left."""
+        for group_id in self.group_ids():
+            entries, has_none_left = self.offsets.expired(group_id)
+            group, consumer = self.rebalance.groups.get(group_id), self.shard.state.consumer.get(group_id)
+            is_empty = (group is None or (group.state is _S.EMPTY and not group.pending_join)) and not (
+                consumer is not None and consumer.members
+            )
+            is_over = has_none_left and is_empty
+            if is_over:
+                entries = [*entries, *self._removal(group_id)]
+            if entries:
+                logger.info("%s: %d records of it have expired", group_id, len(entries))
+                self.shard.append(entries)
+            if is_over and group is not None:
+                self.rebalance.remove(group)
+
+    def topics_deleted(self, topics: Collection[str]) -> None:
+        self.offsets.topics_deleted(topics)

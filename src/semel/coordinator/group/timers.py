@@ -1,0 +1,56 @@
+"""Named deadlines on the running loop. Moving a deadline further away, as every heartbeat does, costs no timer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable
+
+
+class _Timer:
+    __slots__ = ("act", "deadline_s", "handle")
+
+    def __init__(self, act: Callable[[], None], deadline_s: float, handle: asyncio.TimerHandle) -> None:
+        self.act = act
+        self.deadline_s = deadline_s
+        self.handle = handle
+
+
+class Timers:
+    """At most one deadline a name; whoever owns this closes it."""
+
+    def __init__(self) -> None:
+        self._timers: dict[Hashable, _Timer] = {}
+
+    def set(self, name: Hashable, after_ms: int, act: Callable[[], None]) -> None:
+        """Calls `act` after that time, instead of whatever was set under this name before."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + after_ms / 1000
+        timer = self._timers.get(name)
+        if timer is not None:
+            if timer.handle.when() <= deadline_s:
+                timer.act, timer.deadline_s = act, deadline_s
+                return
+            timer.handle.cancel()
+        self._timers[name] = _Timer(act, deadline_s, loop.call_at(deadline_s, self._due, name))
+
+    def _due(self, name: Hashable) -> None:
+        timer = self._timers[name]
+        loop = asyncio.get_running_loop()
+        if timer.deadline_s > loop.time():
+            timer.handle = loop.call_at(timer.deadline_s, self._due, name)
+            return
+        del self._timers[name]
+        timer.act()
+
+    def cancel(self, name: Hashable) -> None:
+        timer = self._timers.pop(name, None)
+        if timer is not None:
+            timer.handle.cancel()
+
+    def __contains__(self, name: Hashable) -> bool:
+        return name in self._timers
+
+    def close(self) -> None:
+        for timer in self._timers.values():
+            timer.handle.cancel()
+        self._timers.clear()

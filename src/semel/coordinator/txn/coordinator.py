@@ -1,0 +1,289 @@
+"""The transaction coordinator: who a transactional id's producer is, what is in its transaction, and how it ends.
+
+Decisions are pure (`decisions`); here they are appended to the shard of the transactional id, replayed, and answered
+when they are durable. A request that finds the last transaction still being ended waits for it, for a moment: the
+markers are usually a flush away, and clients that are sent away come back much later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+from semel.config import BrokerConfig
+from semel.coordinator.shard import Shard, Shards
+from semel.coordinator.txn.decisions import (
+    NOBODY,
+    Ending,
+    Identity,
+    StillEnding,
+    check_owner,
+    completed,
+    ended_by_client,
+    ended_by_coordinator,
+    initialised,
+    is_expired,
+    needs_new_id,
+    with_partitions,
+)
+from semel.coordinator.txn.markers import MarkerSink, MarkerWriter
+from semel.coordinator.txn.state import TransactionState
+from semel.coordinator.txn.transactions import TopicPartition, Transaction, Transactions, entry, tombstone
+from semel.host.api import Clock
+from semel.log.errors import Refused
+from semel.log.types import ProducerId
+from semel.replication.partition import Partition
+from semel.wire.errors import ErrorCode
+
+logger = logging.getLogger("semel.coordinator")
+
+TOPIC = "__transaction_state"
+# How long a request waits for the last transaction to be ended before it is told to come again.
+_END_WAIT_S = 0.5
+_FIRST_GENERATION, _SECOND_GENERATION = 0, 2
+
+T = TypeVar("T")
+
+
+class TransactionCoordinator:
+    def __init__(
+        self,
+        partition: Callable[[str, int], Partition],
+        count: Callable[[str], int],
+        sink: MarkerSink,
+        next_producer_id: Callable[[], Awaitable[ProducerId]],
+        clock: Clock,
+        config: Callable[[], BrokerConfig],
+    ) -> None:
+        self.shards: Shards[Transactions] = Shards(TOPIC, partition, count, Transactions, clock, self._loaded)
+        self._markers = MarkerWriter(sink, self._marked)
+        self._next_producer_id = next_producer_id
+        self._clock = clock
+        self._config = config
+        # Who waits for a transaction to be ended: woken by its last marker.
+        self._endings: dict[str, asyncio.Future[None]] = {}
+        # The newest connection that spoke for a transactional id; see `check_connection`.
+        self._connections: dict[str, int] = {}
+        self._upkeep: list[asyncio.Task[None]] = []
+
+    # -- the producer
+
+    async def initialise(self, transactional_id: str, claimed: Identity, timeout_ms: int, connection: int) -> Identity:
+        """InitProducerId: the id stays, the epoch grows, the older instance is fenced and its transaction aborted."""
+        if not transactional_id:
+            raise Refused(ErrorCode.INVALID_REQUEST, "a transactional id is not empty")
+        longest_ms = self._config().int("transaction.max.timeout.ms")
+        if not 0 < timeout_ms <= longest_ms:
+            raise Refused(
+                ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+                f"the transaction timeout is {timeout_ms} ms, it can be 1 to {longest_ms} (transaction.max.timeout.ms)",
+            )
+        while True:
+            shard = self.shards.for_key(transactional_id)
+            known = shard.state.by_id.get(transactional_id)
+            new_id = await self._next_producer_id() if known is None or needs_new_id(known) else None
+            shard = self.shards.for_key(transactional_id)
+            if shard.state.by_id.get(transactional_id) is not known:
+                continue  # somebody else came first while we waited for the id
+            self._connections[transactional_id] = connection
+            try:
+                transaction = self._initialise(shard, transactional_id, known, claimed, timeout_ms, new_id)
+            except StillEnding:
+                await self._wait_for_end(transactional_id)
+                continue
+            await shard.committed()
+            return Identity(transaction.producer_id, transaction.epoch)
+
+    def _initialise(
+        self,
+        shard: Shard[Transactions],
+        transactional_id: str,
+        known: Transaction | None,
+        claimed: Identity,
+        timeout_ms: int,
+        new_id: ProducerId | None,
+    ) -> Transaction:
+        now_ms = self._clock.wall_ms()
+        if known is None:
+            if new_id is None:
+                raise ValueError("a new transactional id needs a producer id")
+            fresh = Transaction(transactional_id, new_id, 0, timeout_ms, TransactionState.EMPTY, updated_ms=now_ms)
+            shard.append([entry(fresh)])
+            return fresh
+        if known.state == TransactionState.ONGOING:
+            if claimed != NOBODY:
+                check_owner(known, transactional_id, claimed)
+            self._prepare(shard, ended_by_coordinator(known, now_ms, timed_out=False))
+            raise StillEnding(transactional_id)
+        transaction = initialised(known, claimed, timeout_ms, new_id, now_ms)
+        if transaction is not known:
+            shard.append([entry(transaction)])
+        return transaction
+
+    # -- what is in the transaction
+
+    async def add_partitions(
+        self,
+        transactional_id: str,
+        claimed: Identity,
+        partitions: Iterable[TopicPartition],
+        *,
+        second_generation: bool,
+    ) -> None:
+        """The partitions are in the transaction, durably, before anything of it may be written to them."""
+        partitions = list(partitions)
+        client_version = _SECOND_GENERATION if second_generation else _FIRST_GENERATION
+
+        def add() -> Shard[Transactions]:
+            shard = self.shards.for_key(transactional_id)
+            known = shard.state.by_id.get(transactional_id)
+            now_ms = self._clock.wall_ms()
+            after = with_partitions(known, transactional_id, claimed, partitions, client_version, now_ms)
+            if after is not None:
+                shard.append([entry(after)])
+            return shard
+
+        shard = await self._when_ended(transactional_id, add)
+        await shard.committed()
+
+    def holds(self, transactional_id: str, claimed: Identity, partition: TopicPartition) -> bool:
+        """Whether a partition is in the open transaction of this very producer (KIP-890: verified before a write)."""
+        known = self.shards.for_key(transactional_id).state.by_id.get(transactional_id)
+        known = check_owner(known, transactional_id, claimed)
+        return known.state == TransactionState.ONGOING and partition in known.partitions
+
+    def has_timed_out(self, transactional_id: str, claimed: Identity) -> bool:
+        """Whether this producer's epoch ended because its transaction ran out of time."""
+        known = self.shards.for_key(transactional_id).state.by_id.get(transactional_id)
+        return known is not None and claimed == (known.producer_id, known.timed_out_epoch)
+
+    def check_connection(self, transactional_id: str, connection: int) -> None:
+        """A client never goes back to a connection that it has replaced. So of the requests that change a transaction
+        of the first generation, one that comes over an older connection than the newest was delayed on its way, and
+        must not touch what has begun since."""
+        newest = self._connections.get(transactional_id, connection)
+        if connection < newest:
+            raise Refused(ErrorCode.NOT_COORDINATOR, "the request was overtaken by one on a newer connection")
+        self._connections[transactional_id] = connection
+
+    # -- its end
+
+    async def end(
+        self, transactional_id: str, claimed: Identity, *, is_commit: bool, second_generation: bool
+    ) -> Identity:
+        """EndTxn: answered when the decision is durable; the markers follow."""
+        while True:
+            shard = self.shards.for_key(transactional_id)
+            known = shard.state.by_id.get(transactional_id)
+            new_id = None
+            if second_generation and known is not None and needs_new_id(known):
+                new_id = await self._next_producer_id()
+                shard = self.shards.for_key(transactional_id)
+                if shard.state.by_id.get(transactional_id) is not known:
+                    continue
+            now_ms = self._clock.wall_ms()
+            ending: Ending = ended_by_client(
+                known, transactional_id, claimed, is_commit, second_generation, new_id, now_ms
+            )
+            if ending.prepared is not None:
+                self._prepare(shard, ending.prepared)
+            await shard.committed()
+            return ending.told
+
+    def _prepare(self, shard: Shard[Transactions], prepared: Transaction) -> None:
+        """Appends the decision, and sees to its markers once it is durable."""
+        shard.append([entry(prepared)])
+        self._write_markers(shard, prepared)
+
+    def _write_markers(self, shard: Shard[Transactions], prepared: Transaction) -> None:
+        decided = shard.partition.when_committed(shard.partition.log.end_offset - 1)
+        self._markers.start(prepared, shard.epoch, decided)
+
+    def _marked(self, transactional_id: str) -> None:
+        shard = self.shards.for_key(transactional_id)
+        prepared = shard.state.by_id[transactional_id]
+        shard.append([entry(completed(prepared, self._clock.wall_ms()))])
+        ending = self._endings.pop(transactional_id, None)
+        if ending is not None and not ending.done():
+            ending.set_result(None)
+
+    async def _wait_for_end(self, transactional_id: str) -> None:
+        """Raises StillEnding when the last marker does not come in time."""
+        ending = self._endings.get(transactional_id)
+        if ending is None:
+            ending = self._endings[transactional_id] = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(_END_WAIT_S):
+                await asyncio.shield(ending)
+        except TimeoutError:
+            raise StillEnding(transactional_id) from None
+
+    async def _when_ended(self, transactional_id: str, attempt: Callable[[], T]) -> T:
+        """Tries, and once more after the last transaction has been ended, if that was what stood in the way."""
+        try:
+            return attempt()
+        except StillEnding:
+            await self._wait_for_end(transactional_id)
+            return attempt()
+
+    # -- upkeep
+
+    def _loaded(self, shard: Shard[Transactions]) -> None:
+        """Decisions that were made before a crash are carried out after it."""
+        for transaction in shard.state.by_id.values():
+            if transaction.state.is_prepared:
+                self._write_markers(shard, transaction)
+
+    def start_upkeep(self) -> None:
+        config = self._config()
+        for interval, work in (
+            ("transaction.abort.timed.out.transaction.cleanup.interval.ms", self.abort_overdue),
+            ("transaction.remove.expired.transaction.cleanup.interval.ms", self.remove_expired),
+        ):
+            self._upkeep.append(asyncio.ensure_future(_every(config.int(interval) / 1000, work)))
+
+    def abort_overdue(self) -> None:
+        """Every transaction ends: one that takes longer than it may is aborted."""
+        now_ms = self._clock.wall_ms()
+        for shard in self.shards.loaded():
+            for transaction in list(shard.state.by_id.values()):
+                if transaction.is_overdue(now_ms):
+                    logger.warning(
+                        "aborting the transaction of %r: it took longer than %d ms",
+                        transaction.transactional_id,
+                        transaction.timeout_ms,
+                    )
+                    self._prepare(shard, ended_by_coordinator(transaction, now_ms, timed_out=True))
+
+    def remove_expired(self) -> None:
+        """Forgets transactional ids that nobody has used for a long time."""
+        now_ms = self._clock.wall_ms()
+        expiration_ms = self._config().int("transactional.id.expiration.ms")
+        for shard in self.shards.loaded():
+            expired = [
+                transaction.transactional_id
+                for transaction in shard.state.by_id.values()
+                if is_expired(transaction, now_ms, expiration_ms)
+            ]
+            shard.append([tombstone(transactional_id) for transactional_id in expired])
+            for transactional_id in expired:
+                self._connections.pop(transactional_id, None)
+
+    def transactions(self) -> list[Transaction]:
+        """All transactional ids that this node coordinates."""
+        return [transaction for shard in self.shards.loaded() for transaction in shard.state.by_id.values()]
+
+    async def close(self) -> None:
+        for task in self._upkeep:
+            task.cancel()
+        await asyncio.gather(*self._upkeep, return_exceptions=True)
+        await self._markers.close()
+        await self.shards.close()
+
+
+async def _every(interval_s: float, work: Callable[[], None]) -> None:
+    while True:
+        await asyncio.sleep(interval_s)
+        work()

@@ -1,0 +1,233 @@
+"""What may happen to a transaction, and what becomes of it. Pure: the coordinator appends what is decided here.
+
+Every function takes the transaction as it is and returns it as it will be, raises Refused for what the peer may not
+do, or raises `StillEnding` when an earlier end has to be completed first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from semel.coordinator.txn.state import Event, TransactionState, moved
+from semel.coordinator.txn.transactions import LAST_EPOCH, NO_EPOCH, NO_PRODUCER_ID, TopicPartition, Transaction
+from semel.log.errors import Refused
+from semel.log.types import Epoch, ProducerId
+from semel.wire.errors import ErrorCode
+
+
+class StillEnding(Refused):
+    """The markers of the last transaction are not all written yet: try again in a moment."""
+
+    def __init__(self, transactional_id: str) -> None:
+        super().__init__(
+            ErrorCode.CONCURRENT_TRANSACTIONS, f"the last transaction of {transactional_id!r} is still being ended"
+        )
+
+
+class Identity(NamedTuple):
+    """A producer id and epoch, as a producer states them or is told to use them."""
+
+    producer_id: ProducerId
+    epoch: Epoch
+
+
+NOBODY = Identity(NO_PRODUCER_ID, NO_EPOCH)
+
+
+def check_owner(transaction: Transaction | None, transactional_id: str, claimed: Identity) -> Transaction:
+    """The transaction, if `claimed` is its producer now."""
+    if transaction is None or claimed.producer_id not in (transaction.producer_id, transaction.previous_producer_id):
+        raise Refused(
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+            f"producer {claimed.producer_id} does not belong to the transactional id {transactional_id!r}: "
+            "it has expired or was never given out; initialise the producer again",
+        )
+    if claimed != (transaction.producer_id, transaction.epoch):
+        if claimed == (transaction.producer_id, transaction.timed_out_epoch):
+            raise Refused(
+                ErrorCode.TRANSACTION_ABORTABLE,
+                f"the transaction of {transactional_id!r} took longer than {transaction.timeout_ms} ms and was aborted",
+            )
+        raise Refused(
+            ErrorCode.PRODUCER_FENCED,
+            f"epoch {claimed.epoch} of {transactional_id!r} is over, a newer instance has {transaction.epoch}",
+        )
+    return transaction
+
+
+def initialised(
+    transaction: Transaction, claimed: Identity, timeout_ms: int, new_id: ProducerId | None, now_ms: int
+) -> Transaction:
+    """A producer has started, or lost its sequence and asks for the next epoch (KIP-360). The last transaction must
+    have ended. `new_id` is needed when the epochs of the old id are used up (`needs_new_id`)."""
+    current = Identity(transaction.producer_id, transaction.epoch)
+    if transaction.state == TransactionState.EMPTY and claimed != NOBODY:
+        known_ids = (transaction.producer_id, transaction.previous_producer_id)
+        if claimed.epoch == transaction.raised_from_epoch and claimed.producer_id in known_ids:
+            # Its first try was carried out, but the answer was lost.
+            return transaction
+    if claimed != NOBODY and claimed not in (current, Identity(current.producer_id, transaction.timed_out_epoch)):
+        raise Refused(
+            ErrorCode.PRODUCER_FENCED,
+            f"{transaction.transactional_id!r} has producer {current.producer_id} with epoch {current.epoch}, "
+            f"not {claimed.producer_id} with {claimed.epoch}",
+        )
+    if transaction.state.is_prepared:
+        raise StillEnding(transaction.transactional_id)
+    fresh = {
+        "timeout_ms": timeout_ms,
+        "state": moved(transaction.state, Event.INIT),
+        "partitions": frozenset(),
+        "started_ms": -1,
+        "updated_ms": now_ms,
+        "next_producer_id": NO_PRODUCER_ID,
+        "client_version": 0,
+        "timed_out_epoch": NO_EPOCH,
+        "raised_from_epoch": claimed.epoch,
+    }
+    if new_id is not None:
+        return transaction.changed(producer_id=new_id, epoch=0, previous_producer_id=transaction.producer_id, **fresh)
+    return transaction.changed(epoch=transaction.epoch + 1, **fresh)
+
+
+def needs_new_id(transaction: Transaction) -> bool:
+    """Whether the next epoch would be the one that is kept for a marker."""
+    return transaction.epoch >= LAST_EPOCH
+
+
+def with_partitions(
+    transaction: Transaction | None,
+    transactional_id: str,
+    claimed: Identity,
+    partitions: Iterable[TopicPartition],
+    client_version: int,
+    now_ms: int,
+) -> Transaction | None:
+    """The transaction with more partitions in it; None when they are in it already."""
+    transaction = check_owner(transaction, transactional_id, claimed)
+    if transaction.state.is_prepared:
+        raise StillEnding(transactional_id)
+    added = frozenset(partitions)
+    is_open = transaction.state == TransactionState.ONGOING
+    if is_open and added <= transaction.partitions:
+        return None
+    return transaction.changed(
+        state=moved(transaction.state, Event.ADD),
+        partitions=transaction.partitions | added if is_open else added,
+        started_ms=transaction.started_ms if is_open else now_ms,
+        updated_ms=now_ms,
+        client_version=client_version,
+        timed_out_epoch=NO_EPOCH,
+    )
+
+
+class Ending(NamedTuple):
+    """How an EndTxn is answered: who the producer is from now on, and the prepared transaction if there is one."""
+
+    told: Identity
+    prepared: Transaction | None
+
+
+def ended_by_client(
+    transaction: Transaction | None,
+    transactional_id: str,
+    claimed: Identity,
+    is_commit: bool,
+    bumps_epoch: bool,
+    new_id: ProducerId | None,
+    now_ms: int,
+) -> Ending:
+    """EndTxn. `bumps_epoch`: the second generation, where the end itself raises the epoch, so that nothing that is
+    still under way from this transaction can touch the next one."""
+    retried = _retried_end(transaction, claimed, is_commit, bumps_epoch)
+    if retried is not None:
+        return Ending(retried, None)
+    transaction = check_owner(transaction, transactional_id, claimed)
+    state = transaction.state
+    done = TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT
+    under_way = TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT
+    if not bumps_epoch and state == done:
+        return Ending(claimed, None)
+    if state == under_way:
+        raise StillEnding(transactional_id)
+    if state != TransactionState.ONGOING and (is_commit or not bumps_epoch or state.is_prepared):
+        verb = "committed" if is_commit else "aborted"
+        raise Refused(
+            ErrorCode.INVALID_TXN_STATE,
+            f"the transaction of {transactional_id!r} is {state.label}: it cannot be {verb}",
+        )
+    event = Event.COMMIT if is_commit else Event.ABORT
+    prepared = transaction.changed(state=moved(state, event), updated_ms=now_ms)
+    if not bumps_epoch:
+        return Ending(claimed, prepared)
+    prepared = prepared.changed(epoch=transaction.epoch + 1, client_version=2)
+    if state != TransactionState.ONGOING:
+        prepared = prepared.changed(partitions=frozenset(), started_ms=now_ms)
+    if needs_new_id(transaction):
+        if new_id is None:
+            raise ValueError("the epochs are used up, and no new producer id was brought along")
+        return Ending(Identity(new_id, 0), prepared.changed(next_producer_id=new_id))
+    return Ending(Identity(transaction.producer_id, prepared.epoch), prepared)
+
+
+def _retried_end(
+    transaction: Transaction | None, claimed: Identity, is_commit: bool, bumps_epoch: bool
+) -> Identity | None:
+    """An EndTxn that was carried out before, but whose answer was lost; or an abort of what time has aborted."""
+    if transaction is None:
+        return None
+    now = Identity(transaction.producer_id, transaction.epoch)
+    timed_out = claimed == (transaction.producer_id, transaction.timed_out_epoch)
+    if timed_out and not is_commit:
+        if transaction.state.is_prepared:
+            raise StillEnding(transaction.transactional_id)
+        if bumps_epoch and now.epoch > LAST_EPOCH:
+            raise Refused(
+                ErrorCode.PRODUCER_FENCED,
+                f"the epochs of producer {now.producer_id} are used up: initialise the producer again",
+            )
+        return now if bumps_epoch else claimed
+    if not bumps_epoch or timed_out:
+        return None
+    under_way = TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT
+    done = TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT
+    before_bump = claimed == (transaction.producer_id, transaction.epoch - 1)
+    before_new_id = claimed == (transaction.previous_producer_id, LAST_EPOCH) and transaction.epoch == 0
+    if transaction.state == under_way and before_bump:
+        raise StillEnding(transaction.transactional_id)
+    return now if transaction.state == done and (before_bump or before_new_id) else None
+
+
+def ended_by_coordinator(transaction: Transaction, now_ms: int, *, timed_out: bool) -> Transaction:
+    """Aborts what its producer cannot end any more: time has run out, or a newer instance takes over. The epoch is
+    raised first, so that nothing of the old instance is accepted after the marker."""
+    fenced = transaction.changed(
+        state=moved(transaction.state, Event.FENCE),
+        epoch=transaction.epoch + 1,
+        timed_out_epoch=transaction.epoch if timed_out else NO_EPOCH,
+        updated_ms=now_ms,
+    )
+    return fenced.changed(state=moved(fenced.state, Event.ABORT))
+
+
+def completed(transaction: Transaction, now_ms: int) -> Transaction:
+    """Every marker is written."""
+    done = transaction.changed(state=moved(transaction.state, Event.MARKED), partitions=frozenset(), updated_ms=now_ms)
+    if transaction.next_producer_id != NO_PRODUCER_ID:
+        return done.changed(
+            producer_id=transaction.next_producer_id,
+            epoch=0,
+            previous_producer_id=transaction.producer_id,
+            next_producer_id=NO_PRODUCER_ID,
+        )
+    return done
+
+
+def is_expired(transaction: Transaction, now_ms: int, expiration_ms: int) -> bool:
+    can_expire = transaction.state in (
+        TransactionState.EMPTY,
+        TransactionState.COMPLETE_COMMIT,
+        TransactionState.COMPLETE_ABORT,
+    )
+    return can_expire and now_ms - transaction.updated_ms >= expiration_ms

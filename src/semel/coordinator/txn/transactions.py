@@ -1,0 +1,140 @@
+"""What `__transaction_state` says: one transaction record per transactional id, the newest counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from struct import Struct
+
+from semel.coordinator.shard import Entry
+from semel.coordinator.txn.state import TransactionState
+from semel.log.types import Epoch, ProducerId
+from semel.records.read import Record
+from semel.wire.codec import decode, encode
+from semel.wire.spec.transaction_log import TransactionLogKey, TransactionLogValue, TransactionPartitions
+
+NO_PRODUCER_ID = -1
+NO_EPOCH = -1
+LAST_EPOCH = (1 << 15) - 2
+"""The last epoch that a producer may write with: one more is kept for the marker that ends its transaction."""
+
+_VERSION = Struct(">h")
+_KEY_VERSION = 0
+_VALUE_VERSION = 1
+
+TopicPartition = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """The state of one transactional id. Never changed in place: each decision makes the next one."""
+
+    transactional_id: str
+    producer_id: ProducerId
+    epoch: Epoch
+    timeout_ms: int
+    state: TransactionState
+    partitions: frozenset[TopicPartition] = frozenset()
+    started_ms: int = -1
+    updated_ms: int = -1
+    # The producer id before the last overflow of the epoch; a late request may still carry it.
+    previous_producer_id: ProducerId = NO_PRODUCER_ID
+    # What the producer was told to use once this transaction has ended, when that is another id (second generation).
+    next_producer_id: ProducerId = NO_PRODUCER_ID
+    # 2 when the producer speaks the second generation of the protocol.
+    client_version: int = 0
+    # The epoch whose transaction ran out of time: its producer is told so, not that it was fenced.
+    timed_out_epoch: Epoch = NO_EPOCH
+    # The epoch that its own producer asked to be raised (KIP-360): if the answer was lost, it will ask again.
+    raised_from_epoch: Epoch = NO_EPOCH
+
+    @property
+    def bumps_epoch(self) -> bool:
+        return self.client_version >= 2
+
+    def is_overdue(self, now_ms: int) -> bool:
+        return self.state == TransactionState.ONGOING and now_ms - self.started_ms >= self.timeout_ms
+
+    def changed(self, **fields: object) -> Transaction:
+        return replace(self, **fields)  # type: ignore[arg-type]
+
+
+def entry(transaction: Transaction) -> Entry:
+    return Entry(_key(transaction.transactional_id), _value(transaction))
+
+
+def tombstone(transactional_id: str) -> Entry:
+    return Entry(_key(transactional_id), None)
+
+
+def _key(transactional_id: str) -> bytes:
+    key = TransactionLogKey(transactional_id=transactional_id)
+    return _VERSION.pack(_KEY_VERSION) + encode(key, _KEY_VERSION)
+
+
+def _value(transaction: Transaction) -> bytes:
+    is_empty = transaction.state == TransactionState.EMPTY
+    value = TransactionLogValue(
+        producer_id=transaction.producer_id,
+        previous_producer_id=transaction.previous_producer_id,
+        next_producer_id=transaction.next_producer_id,
+        producer_epoch=transaction.epoch,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_status=transaction.state,
+        transaction_partitions=None if is_empty else _grouped(transaction.partitions),
+        transaction_last_update_timestamp_ms=transaction.updated_ms,
+        transaction_start_timestamp_ms=transaction.started_ms,
+        client_transaction_version=transaction.client_version,
+        timed_out_epoch=transaction.timed_out_epoch,
+        raised_from_epoch=transaction.raised_from_epoch,
+    )
+    return _VERSION.pack(_VALUE_VERSION) + encode(value, _VALUE_VERSION)
+
+
+def _grouped(partitions: Iterable[TopicPartition]) -> list[TransactionPartitions]:
+    by_topic: dict[str, list[int]] = {}
+    for topic, index in sorted(partitions):
+        by_topic.setdefault(topic, []).append(index)
+    return [TransactionPartitions(topic=topic, partition_ids=indexes) for topic, indexes in by_topic.items()]
+
+
+class Transactions:
+    """The state of one shard."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[str, Transaction] = {}
+
+    def replay(self, record: Record, producer_id: ProducerId) -> None:
+        if record.key is None:
+            return
+        (version,) = _VERSION.unpack_from(record.key)
+        if version != _KEY_VERSION:
+            return
+        transactional_id = decode(TransactionLogKey, version, memoryview(record.key)[2:]).transactional_id
+        if record.value is None:
+            self.by_id.pop(transactional_id, None)
+            return
+        (version,) = _VERSION.unpack_from(record.value)
+        value = decode(TransactionLogValue, version, memoryview(record.value)[2:])
+        self.by_id[transactional_id] = Transaction(
+            transactional_id,
+            value.producer_id,
+            value.producer_epoch,
+            value.transaction_timeout_ms,
+            TransactionState(value.transaction_status),
+            frozenset(
+                (partitions.topic, index)
+                for partitions in value.transaction_partitions or ()
+                for index in partitions.partition_ids
+            ),
+            value.transaction_start_timestamp_ms,
+            value.transaction_last_update_timestamp_ms,
+            value.previous_producer_id,
+            value.next_producer_id,
+            value.client_transaction_version,
+            value.timed_out_epoch,
+            value.raised_from_epoch,
+        )
+
+    def replay_marker(self, producer_id: ProducerId, *, is_commit: bool) -> None:
+        """Nobody writes to this topic inside a transaction."""

@@ -1,0 +1,128 @@
+"""Bits that flip in old segments: reported with file, position and offset, never served; their neighbours are."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from log_samples import batch, load, new_log, read, write
+
+from semel.log.errors import CorruptSegment, Refused
+from semel.log.log import Log
+from semel.records.batch import whole_batches
+from semel.sim.disk import SimDisk
+from semel.wire.errors import ErrorCode
+
+COUNT = 40
+HURT = 13
+
+
+def stopped_disk(**overrides: object) -> tuple[SimDisk, dict[int, tuple[str, int, int]]]:
+    """A log that was stopped cleanly, and where each of its batches stands: file, position, size."""
+    disk = SimDisk()
+    log = new_log(disk, segment_bytes=2000, **overrides)
+    places = {}
+    for number in range(COUNT):
+        offset = write(log, batch(b"%04d" % number * 12, b"second")).base_offset
+        segment = log.segments[-1]
+        size = segment.size_bytes - segment.locate(offset).position  # type: ignore[union-attr]
+        places[offset] = (segment.path, segment.size_bytes - size, size)
+    log.close()
+    return disk, places
+
+
+def restarted(disk: SimDisk) -> Log:
+    log, recovered = load(disk.after_kill(), clean=True, recovery_point=2 * COUNT, segment_bytes=2000)
+    assert recovered.scanned_bytes == 0
+    assert log.end_offset == 2 * COUNT
+    return log
+
+
+def served(log: Log, offset: int) -> int | None:
+    """The base offset of the batch that a reader of `offset` gets; None when it is told of damage."""
+    try:
+        data = read(log, offset, max_bytes=1)
+    except CorruptSegment:
+        return None
+    (_, header), *_ = whole_batches(data)
+    return header.base_offset
+
+
+@pytest.mark.parametrize("position", [17, 21, 30, 45, 55, 61, 70, 100])
+def test_a_flipped_bit_is_reported_and_its_neighbours_are_served(position: int) -> None:
+    disk, places = stopped_disk()
+    path, at, _ = places[2 * HURT]
+    disk.flip_bit(path, at + position, 3)
+    log = restarted(disk)
+    with pytest.raises(CorruptSegment) as damage:
+        read(log, 2 * HURT)
+    assert (damage.value.path, damage.value.position, damage.value.offset) == (path, at, 2 * HURT)
+    assert str(damage.value).startswith(f"{path} is corrupt at byte {at} (offset {2 * HURT})")
+    assert [served(log, 2 * n) for n in range(COUNT) if n != HURT] == [2 * n for n in range(COUNT) if n != HURT]
+
+
+def test_no_flipped_bit_anywhere_in_a_batch_is_served() -> None:
+    disk, places = stopped_disk()
+    path, at, size = places[2 * HURT]
+    for position in range(size):
+        if 12 <= position < 16:
+            continue  # the leader epoch: nothing in the batch vouches for it
+        bit = (position * 3) % 8
+        disk.flip_bit(path, at + position, bit)
+        log = restarted(disk)
+        assert served(log, 2 * HURT) is None, f"byte {position} of the batch"
+        assert served(log, 2 * HURT - 2) == 2 * HURT - 2, f"byte {position} of the batch"
+        assert served(log, 2 * HURT - 4) == 2 * HURT - 4
+        assert served(log, 2 * HURT + 8) == 2 * HURT + 8, "found by the index, behind the damage"
+        disk = log.disk  # type: ignore[assignment]
+        disk.flip_bit(path, at + position, bit)
+
+
+def test_a_large_read_ends_before_the_damage() -> None:
+    disk, places = stopped_disk()
+    path, at, _ = places[2 * HURT]
+    disk.flip_bit(path, at + 90, 0)
+    log = restarted(disk)
+    start = log.segments[log._segment_number(2 * HURT)].base_offset
+    assert [header.base_offset for _, header in whole_batches(read(log, start))] == list(range(start, 2 * HURT, 2))
+
+
+def test_what_was_checked_once_is_not_checked_again() -> None:
+    disk, _ = stopped_disk()
+    log = restarted(disk)
+    read(log, 0)
+    segment = log.segments[0]
+    assert segment.is_trusted(0, segment.size_bytes)
+    assert not log.segments[1].is_trusted(0, 10)
+
+
+def test_damage_below_the_recovery_point_survives_a_scan_unserved() -> None:
+    disk = SimDisk()
+    log = new_log(disk)
+    for number in range(10):
+        write(log, batch(b"%d" % number))
+    position = log.segments[0].locate(4).position  # type: ignore[union-attr]
+    path = log.segments[0].path
+    disk.flip_bit(path, position + 66, 1)
+    log, recovered = load(disk.after_kill(), recovery_point=10)
+    assert (log.end_offset, recovered.cut_bytes) == (10, 0)
+    assert [served(log, offset) for offset in range(10)] == [0, 1, 2, 3, None, 5, 6, 7, 8, 9]
+
+
+def test_damage_above_the_recovery_point_is_a_torn_tail() -> None:
+    disk = SimDisk()
+    log = new_log(disk)
+    for number in range(10):
+        write(log, batch(b"%d" % number))
+    position = log.segments[0].locate(4).position  # type: ignore[union-attr]
+    disk.flip_bit(log.segments[0].path, position + 66, 1)
+    log, recovered = load(disk.after_kill(), recovery_point=3)
+    assert log.end_offset == 4
+    assert recovered.cut_bytes > 0
+
+
+@pytest.mark.parametrize("what", [CorruptSegment("/a/b.log", 7, 9, "torn"), Refused(ErrorCode.KAFKA_STORAGE_ERROR, "full")])
+def test_errors_come_back_from_another_process_as_they_were(what: Exception) -> None:
+    back = pickle.loads(pickle.dumps(what))
+    assert type(back) is type(what)
+    assert (str(back), vars(back)) == (str(what), vars(what))

@@ -1,0 +1,143 @@
+"""Transactions of a producer in one partition: who may write, who may end them, what they hold back."""
+
+from __future__ import annotations
+
+import pytest
+from log_samples import NOW_MS, code_of, header_of
+
+from semel.log.errors import Refused
+from semel.log.producers import EndedTransaction, Producers
+from semel.wire.errors import ErrorCode
+
+PRODUCER = 7
+
+
+def append(producers: Producers, offset: int, sequence: int, **more: object) -> None:
+    draft = producers.check(header_of(PRODUCER, sequence, transactional=True, **more), offset, NOW_MS)  # type: ignore[arg-type]
+    producers.apply(draft)
+
+
+def end(
+    producers: Producers, offset: int, epoch: int = 0, coordinator_epoch: int = 0, *, bumps_epoch: bool = False, aborted: bool = False
+) -> EndedTransaction | None:
+    draft = producers.check_marker(PRODUCER, epoch, coordinator_epoch, NOW_MS, bumps_epoch=bumps_epoch)
+    return producers.apply_marker(draft, offset, aborted)
+
+
+def test_a_batch_outside_of_the_open_transaction_is_refused() -> None:
+    producers = Producers()
+    append(producers, 0, 0)
+    with pytest.raises(Refused) as refused:
+        producers.check(header_of(PRODUCER, 1), 1, NOW_MS)
+    assert code_of(refused) is ErrorCode.INVALID_TXN_STATE
+    end(producers, 1)
+    producers.apply(producers.check(header_of(PRODUCER, 1), 2, NOW_MS))
+
+
+def test_a_transaction_begins_at_its_first_batch() -> None:
+    producers = Producers()
+    append(producers, 10, 0)
+    append(producers, 11, 1)
+    entry = producers.entry(PRODUCER)
+    assert entry is not None
+    assert entry.transaction_first_offset == 10
+    assert end(producers, 12, aborted=True) == EndedTransaction(PRODUCER, 10, 12, True)
+    assert producers.entry(PRODUCER).transaction_first_offset == -1  # type: ignore[union-attr]
+
+
+def test_a_marker_with_the_same_epoch_keeps_the_sequences_and_the_window() -> None:
+    producers = Producers()
+    append(producers, 0, 0)
+    append(producers, 1, 1)
+    end(producers, 2)
+    assert len(producers.window(PRODUCER)) == 2
+    append(producers, 3, 2)
+
+
+def test_a_marker_that_raises_the_epoch_starts_the_sequences_at_zero() -> None:
+    producers = Producers()
+    append(producers, 0, 0)
+    append(producers, 1, 1)
+    end(producers, 2, epoch=1, bumps_epoch=True)
+    assert producers.window(PRODUCER) == []
+    with pytest.raises(Refused) as refused:
+        append(producers, 3, 2, epoch=1)
+    assert code_of(refused) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    with pytest.raises(Refused) as refused:
+        append(producers, 3, 2, epoch=0)
+    assert code_of(refused) is ErrorCode.INVALID_PRODUCER_EPOCH
+    append(producers, 3, 0, epoch=1)
+
+
+def test_a_marker_of_an_older_epoch_is_fenced() -> None:
+    producers = Producers()
+    append(producers, 0, 0, epoch=5)
+    with pytest.raises(Refused) as refused:
+        end(producers, 1, epoch=4)
+    assert code_of(refused) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert producers.oldest_open_offset() == 0
+
+
+def test_a_marker_of_an_older_coordinator_is_fenced() -> None:
+    producers = Producers()
+    append(producers, 0, 0)
+    end(producers, 1, coordinator_epoch=3)
+    append(producers, 2, 1)
+    with pytest.raises(Refused) as refused:
+        end(producers, 3, coordinator_epoch=2)
+    assert code_of(refused) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert producers.oldest_open_offset() == 2
+    end(producers, 3, coordinator_epoch=3)
+
+
+def test_a_marker_that_should_raise_the_epoch_cannot_end_a_transaction_with_the_stored_one() -> None:
+    producers = Producers()
+    append(producers, 0, 0, epoch=2)
+    with pytest.raises(Refused) as refused:
+        end(producers, 1, epoch=2, bumps_epoch=True)
+    assert code_of(refused) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert end(producers, 1, epoch=3, bumps_epoch=True) is not None
+    assert end(producers, 2, epoch=3, bumps_epoch=True) is None, "again, with nothing open: a retry"
+
+
+def test_a_marker_of_an_unknown_producer_is_remembered_without_a_transaction() -> None:
+    producers = Producers()
+    assert end(producers, 0, epoch=3, coordinator_epoch=2) is None
+    entry = producers.entry(PRODUCER)
+    assert entry is not None
+    assert (entry.epoch, entry.coordinator_epoch, entry.last_sequence) == (3, 2, -1)
+    with pytest.raises(Refused) as refused:
+        append(producers, 1, 0, epoch=2)
+    assert code_of(refused) is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_the_oldest_open_transaction_holds_the_stable_offset_back() -> None:
+    producers = Producers()
+    for producer, offset in ((1, 10), (2, 11), (3, 12)):
+        producers.apply(producers.check(header_of(producer, 0, transactional=True), offset, NOW_MS))
+    assert producers.first_unstable_offset(100) == 10
+    producers.apply_marker(producers.check_marker(1, 0, 0, NOW_MS), 13, False)
+    assert producers.first_unstable_offset(100) == 11
+    producers.apply_marker(producers.check_marker(3, 0, 0, NOW_MS), 14, False)
+    assert producers.first_unstable_offset(100) == 11
+    producers.apply_marker(producers.check_marker(2, 0, 0, NOW_MS), 15, False)
+    assert producers.first_unstable_offset(100) is None
+
+
+def test_an_ended_transaction_holds_the_stable_offset_back_until_its_marker_is_committed() -> None:
+    producers = Producers()
+    append(producers, 10, 0)
+    end(producers, 12)
+    assert producers.first_unstable_offset(12) == 10, "the marker stands at 12: below 13 it is not committed"
+    assert producers.first_unstable_offset(13) is None
+
+
+def test_open_transactions_are_known_again_after_loading_rows() -> None:
+    producers = Producers()
+    for producer, offset in ((5, 30), (3, 20), (4, 25)):
+        producers.apply(producers.check(header_of(producer, 0, transactional=True), offset, NOW_MS))
+    loaded = Producers()
+    loaded.load(producers.rows())
+    assert loaded.oldest_open_offset() == 20
+    loaded.apply_marker(loaded.check_marker(3, 0, 0, NOW_MS), 40, False)
+    assert loaded.oldest_open_offset() == 25
