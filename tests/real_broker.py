@@ -21,7 +21,7 @@ STOP_TIMEOUT_S = 30.0
 
 
 def clean_environment(**variables: str) -> dict[str, str]:
-    """The environment for a broker: no SEMEL_ variable of ours reaches it by accident, since it refuses unknown ones."""
+    """The environment for a broker, without our own SEMEL_ variables: it refuses those that it does not know."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("SEMEL_")}
     return {**inherited, **variables}
 

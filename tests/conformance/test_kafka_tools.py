@@ -50,7 +50,7 @@ OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
 DELETE_RECORDS = "org.apache.kafka.tools.DeleteRecordsCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
 DUMPED = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
-# What the tool says, on standard output and with exit code 0, when files do not fit each other.
+# What the tool says, still with exit code 0, when files do not fit each other.
 COMPLAINTS = re.compile(
     r"mismatch|out of order|Non-consecutive|invalid bytes|isvalid: false|does not match|failed|corrupt|Exception", re.I
 )
@@ -82,13 +82,13 @@ def class_path() -> str:
 
 
 def run_java(class_path: str, tool: str, *arguments: str) -> str:
-    """What the tool printed; it must end well."""
+    """What the tool said on both outputs (complaints come on the second); it must end well."""
     quick = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     ran = subprocess.run(
         ["java", *quick, "-cp", class_path, tool, *arguments], capture_output=True, text=True, timeout=90, check=False
     )
     assert ran.returncode == 0, f"{tool} ended with {ran.returncode}:\n{ran.stdout[-3000:]}\n{ran.stderr[-3000:]}"
-    return ran.stdout
+    return ran.stdout + "".join(line for line in ran.stderr.splitlines(True) if not line.startswith("SLF4J"))
 
 
 def dump(class_path: str, directory: Path, *options: str, kinds: tuple[str, ...] = DUMPED) -> str:
@@ -107,7 +107,9 @@ def produce_with_java(class_path: str, broker: RealBroker, topic: str, count: in
 def consume_with_java(class_path: str, broker: RealBroker, topic: str, offset: str, count: int) -> list[str]:
     place = ["--topic", topic, "--partition", "0", "--offset", offset, "--max-messages", str(count)]
     said = run_java(class_path, CONSOLE_CONSUMER, "--bootstrap-server", broker.address, *place, "--timeout-ms", "30000")
-    return said.splitlines()
+    *read, last = said.splitlines()
+    assert last == f"Processed a total of {count} messages"
+    return read
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -183,20 +185,22 @@ def test_dump_log_segments_finds_nothing_wrong_with_our_files(class_path: str, b
 
 
 def test_dump_log_segments_finds_what_is_wrong(class_path: str, brokers: Brokers) -> None:
-    """The judge is trusted because it notices an index that points to the wrong place."""
+    """The judge is trusted because it notices a wrong byte in each kind of file."""
     broker = brokers.start(flush="os", settings={"log.index.interval.bytes": "1000"})
     with RawClient(broker.port) as client:
         client.make_topic("wrong")
         for number in range(50):
-            client.produce("wrong", 0, batch_of([b"x" * 300], timestamp_ms=number))
+            client.produce("wrong", 0, batch_of([b"x" * 300], timestamp_ms=1_700_000_000_000 + number))
     assert broker.stop() == 0
     directory = broker.data / "wrong-0"
     assert COMPLAINTS.findall(dump(class_path, directory, "--deep-iteration")) == []
-    index = directory / f"{0:020d}.index"
-    data = bytearray(index.read_bytes())
-    data[3] += 1
-    index.write_bytes(data)
-    assert COMPLAINTS.findall(dump(class_path, directory, "--deep-iteration"))
+    # The offset of an index entry, the time of a time index entry, a byte of a record.
+    for suffix, place in ((".index", 3), (".timeindex", 7), (".log", 500)):
+        path = directory / f"{0:020d}{suffix}"
+        sound = path.read_bytes()
+        path.write_bytes(sound[:place] + bytes([sound[place] ^ 2]) + sound[place + 1 :])
+        assert COMPLAINTS.findall(dump(class_path, directory, "--deep-iteration")), f"{suffix} was not looked at"
+        path.write_bytes(sound)
 
 
 def test_dump_log_segments_reads_our_cluster_metadata(class_path: str, brokers: Brokers) -> None:

@@ -228,7 +228,7 @@ def test_readers_that_never_read_cost_bounded_memory(brokers: Brokers) -> None:
         for number in range(40):
             batch = batch_of([bytes([number]) * 1_000_000], timestamp_ms=1)
             assert client.produce("large", 0, batch).error_code == 0
-        for number in range(100):
+        for number in range(50):
             client.make_topic(f"one-of-many-{number}")
     before = broker.resident_bytes()
     with honest_client(broker) as honest, contextlib.ExitStack() as stuck:

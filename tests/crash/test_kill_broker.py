@@ -268,6 +268,35 @@ def check_log(broker: RealBroker, senders: list[Sender]) -> None:
             assert dict(found[sender.name, partition]) == sender.acknowledged[partition]
 
 
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("segment_bytes", ["200", "1000000"])
+def test_the_last_five_batches_of_a_producer_are_known_after_a_restart(
+    brokers: Brokers, ending: signal.Signals, segment_bytes: str
+) -> None:
+    """With one batch a segment, four of the five are known from a snapshot alone."""
+    broker = brokers.start(settings={"log.segment.bytes": segment_bytes})
+    with RawClient(broker.port) as client:
+        client.make_topic("again")
+        producer_id = client.new_producer_id()
+        batches = [
+            batch_of([b"%d" % number] * 3, timestamp_ms=1, producer_id=producer_id, sequence=3 * number)
+            for number in range(8)
+        ]
+        assert [client.produce("again", 0, batch).base_offset for batch in batches] == list(range(0, 24, 3))
+    for _ in range(2):
+        broker.stop(ending)
+        broker.start()
+        with RawClient(broker.port) as client:
+            answers = [client.produce("again", 0, batch) for batch in batches[3:]]
+            assert [(answer.error_code, answer.base_offset) for answer in answers] == [
+                (0, offset) for offset in range(9, 24, 3)
+            ]
+            assert client.produce("again", 0, batches[2]).error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+            assert len(client.read_log("again", 0)) == 24
+    with RawClient(broker.port) as client:
+        assert client.new_producer_id() > producer_id, "producer ids never repeat"
+
+
 def run_to_its_end(command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
     """A broker that is expected to refuse to start."""
     return subprocess.run(

@@ -87,7 +87,9 @@ class Pair:
         if not data:
             assert not first or (not at_least_one and max_bytes < len(first))
             return
-        assert b"".join(kept.data for kept in wanted).startswith(data), "what is served is what was written, up to up_to"
+        assert b"".join(kept.data for kept in wanted).startswith(data), (
+            "what is served is what was written, up to up_to"
+        )
         assert data.startswith(first)
         assert len(data) <= max(max_bytes, len(first))
 
@@ -146,7 +148,9 @@ operations = st.one_of(
         st.lists(st.tuples(st.integers(0, 80), st.integers(-3000, 3000)), min_size=1, max_size=3),
     ),
     st.tuples(st.just("append"), st.lists(st.tuples(st.integers(0, 80), st.integers(0, 50)), min_size=1, max_size=2)),
-    st.tuples(st.just("read"), st.integers(-1, 40), st.sampled_from((1, 90, 250, 5000)), st.integers(0, 40), st.booleans()),
+    st.tuples(
+        st.just("read"), st.integers(-1, 40), st.sampled_from((1, 90, 250, 5000)), st.integers(0, 40), st.booleans()
+    ),
     st.tuples(st.just("search"), st.integers(-3100, 3100)),
     st.tuples(st.just("newest")),
     st.tuples(st.just("advance"), st.integers(0, 30)),

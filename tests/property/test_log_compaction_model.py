@@ -111,7 +111,9 @@ class Table:
         task = compaction_task(self.log, self.cleaned_to, self.now_ms, BROKER)
         if task is None:
             return
-        reading = self.log.read(self.log.segments[0].base_offset, 1 << 20, self.log.end_offset, at_least_one=True, warmed=True)
+        reading = self.log.read(
+            self.log.segments[0].base_offset, 1 << 20, self.log.end_offset, at_least_one=True, warmed=True
+        )
         bytes_before = reading.read() if isinstance(reading, FileRange) else b""
         result = await run_compaction(self.disk, InlineJobs(), self.log, task)
         assert result is not None

@@ -92,7 +92,9 @@ def test_mutations_are_refused_or_harmless(codec: Codec, mends_crc: bool) -> Non
             elif kind == 1:
                 mutated[at] = chance.choice((0, 1, 0x7F, 0x80, 0xFF))
             elif kind == 2:
-                mutated[at : at + 4] = chance.choice((b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\0\0\0\0"))
+                mutated[at : at + 4] = chance.choice(
+                    (b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\0\0\0\0")
+                )
             else:
                 del mutated[at : at + chance.randrange(1, 9)]
         if mends_crc and len(mutated) >= 61:

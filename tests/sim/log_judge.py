@@ -114,7 +114,10 @@ def model_of(history: History, end_offset: int) -> tuple[Producers, list[tuple[i
 
 def _judge_producers(log: Log, history: History) -> None:
     model, _ = model_of(history, log.end_offset)
-    want = {entry.producer_id: (entry._replace(timestamp_ms=0), model.window(entry.producer_id)) for entry in model.entries()}
+    want = {
+        entry.producer_id: (entry._replace(timestamp_ms=0), model.window(entry.producer_id))
+        for entry in model.entries()
+    }
     got = {
         entry.producer_id: (entry._replace(timestamp_ms=0), log.producers.window(entry.producer_id))
         for entry in log.producers.entries()

@@ -13,7 +13,7 @@ from log_judge import judge_restart, restart
 from log_workload import run_until_crash
 
 ROUNDS = int(os.environ.get("SEMEL_POWER_LOSS_ROUNDS", "7"))
-SEEDS = int(os.environ.get("SEMEL_POWER_LOSS_SEEDS", "2"))
+SEEDS = int(os.environ.get("SEMEL_POWER_LOSS_SEEDS", "1"))
 LIVES = 2
 
 
@@ -44,7 +44,7 @@ def test_a_power_loss_at_any_disk_call_loses_nothing_acknowledged_and_serves_not
 
 
 def test_a_kill_at_any_disk_call_loses_nothing_at_all() -> None:
-    for call in range(1, calls_of_a_whole_run() + 1, 3):
+    for call in range(1, calls_of_a_whole_run() + 1, 9):
         disk, histories = run_until_crash(1, LIVES, ROUNDS, call, "before")
         judge_restart(disk.after_kill(), histories)
 

@@ -18,6 +18,7 @@ from semel.controller.controller import Controller
 from semel.controller.image import BROKER_RESOURCE, MetadataImage
 from semel.controller.metadata_log import TOPIC as METADATA_TOPIC
 from semel.controller.metadata_log import MetadataLog
+from semel.coordinator.group.coordinator import GroupCoordinator
 from semel.coordinator.txn.coordinator import TransactionCoordinator
 from semel.host.api import Host
 from semel.log.errors import CorruptSegment
@@ -25,12 +26,18 @@ from semel.log.store import LogStore
 from semel.records import warn_if_uncompiled
 from semel.rpc.server import Limits, Server
 from semel.wire.primitives import coordinator_partition
-from semel.wire.spec.metadata_records import ConfigRecord, MetadataRecord
+from semel.wire.spec.metadata_records import (
+    ConfigRecord,
+    MetadataRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 
 logger = logging.getLogger("semel.broker")
 
 # What the cluster agrees on. 7 is the level of Kafka 3.3: the versions in which the metadata records are written.
-SUPPORTED_FEATURES = {"metadata.version": 7}
+SUPPORTED_FEATURES = {"metadata.version": 7, "group.version": 1, "transaction.version": 2}
 # The metadata log is always durable before it counts, and is cut by snapshots, not by age.
 _METADATA_CONFIG = {
     "cleanup.policy": "delete",
@@ -83,6 +90,14 @@ class Broker:
         self.producer_ids = ProducerIds(self.controller)
         self.topics = Topics(lambda: self.metadata.committed, self.store, self.config, self.host.clock, self.on_broken)
         self._follow_config()
+        self.groups = GroupCoordinator(
+            self.topics.partition,
+            self.partition_count,
+            lambda: self.metadata.committed,
+            lambda: self.config,
+            self.host.clock,
+            self.host.random,
+        )
         self.markers = LocalMarkers(self)
         self.transactions = TransactionCoordinator(
             self.topics.partition,
@@ -93,7 +108,10 @@ class Broker:
             lambda: self.config,
         )
         listener = self.config.listener()
-        await self.server.listen(listener.host, listener.port)
+        try:
+            await self.server.listen(listener.host, listener.port)
+        except OSError as error:
+            raise OSError(error.errno, f"cannot listen on {listener.host}:{listener.port}: {error.strerror}") from error
         advertised = self.config.advertised_listener()
         self.advertised_host = advertised.host or listener.host or "127.0.0.1"
         self.advertised_port = advertised.port or self.server.port
@@ -101,6 +119,7 @@ class Broker:
         if self.metadata.wants_snapshot:
             await self.metadata.snapshot()
         self.store.start_upkeep()
+        self.groups.start()
         self.transactions.shards.load_all()
         self.transactions.start_upkeep()
         self.server.open_gate()
@@ -119,7 +138,11 @@ class Broker:
         """Records of the metadata log count from now on."""
         if any(isinstance(record, ConfigRecord) and record.resource_type == BROKER_RESOURCE for record in records):
             self._follow_config()
+        removed = [record.topic_id for record in records if isinstance(record, RemoveTopicRecord)]
+        deleted = [self.topics.by_id[topic_id].name for topic_id in removed if topic_id in self.topics.by_id]
         self.topics.apply(records)
+        if any(isinstance(record, TopicRecord | PartitionRecord | RemoveTopicRecord) for record in records):
+            self.groups.topics_changed(deleted)
 
     def _follow_config(self) -> None:
         image = self.metadata.committed
@@ -128,6 +151,7 @@ class Broker:
         )
         self.config = self.controller.config = self.store.config = config
         self.topics.set_broker_config(config)
+        self.server.limits = _limits(config)
 
     def _request_failed(self, error: BaseException) -> None:
         """A bug in a handler closes one connection; it does not end the node. It is logged with its trace."""
@@ -145,6 +169,7 @@ class Broker:
             return
         self._is_stopping = True
         self.server.close()
+        await self.groups.close()
         await self.transactions.close()
         for partition in self.topics.online():
             await partition.close()

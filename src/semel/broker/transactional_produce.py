@@ -1,49 +1,69 @@
 """What a produce inside a transaction needs besides a produce: its partition must be part of that transaction.
 
-First generation (Produce up to 11): AddPartitionsToTxn came before, and here it is only verified, before the first
-write of a transaction to a partition (KIP-890 part 1), so that nothing can be written that no marker will ever end.
-Second generation (from 12 on): the partition joins the transaction here, durably, before the batch is written.
+First generation (Produce up to 11): AddPartitionsToTxn came before, and here it is only verified (KIP-890 part 1), so
+that nothing can be written that no marker will ever end. Second generation (from 12 on): the partition joins the
+transaction here, durably, before the batch is written.
 """
 
 from __future__ import annotations
 
 from semel.broker.broker import Broker
-from semel.coordinator.txn.decisions import Identity
+from semel.coordinator.txn.decisions import Identity, TimedOut
 from semel.log.errors import Refused
-from semel.log.producers import NO_OFFSET
 from semel.records.batch import BatchHeader
 from semel.replication.partition import Partition
 from semel.wire.errors import ErrorCode
 
 _SECOND_GENERATION_SINCE = 12
 _ABORTABLE_SINCE = 11
+_COME_AGAIN = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
 
 
-def joins_by_itself(version: int) -> bool:
-    return version >= _SECOND_GENERATION_SINCE
+def has_to_wait(broker: Broker, transactional_id: str, version: int) -> bool:
+    """Whether the partitions may have to join first, or their joining is not durable yet."""
+    if version >= _SECOND_GENERATION_SINCE:
+        return True
+    try:
+        return not broker.transactions.is_settled(transactional_id)
+    except Refused:
+        return False  # `verify` says what is wrong
 
 
-def has_joined(broker: Broker, transactional_id: str, header: BatchHeader, partition: Partition) -> bool:
-    """Whether the partition is in this producer's open transaction already; raises Refused for somebody else's."""
-    claimed = Identity(header.producer_id, header.producer_epoch)
-    return broker.transactions.holds(transactional_id, claimed, (partition.topic, partition.index))
+async def join(
+    broker: Broker, transactional_id: str, claimed: Identity, partitions: list[tuple[str, int]], version: int
+) -> None:
+    """When it returns, these partitions are in the transaction, durably; in the first generation, if they are in it."""
+    try:
+        if version >= _SECOND_GENERATION_SINCE:
+            await broker.transactions.add_partitions(transactional_id, claimed, partitions, second_generation=True)
+            return
+        settled = broker.transactions.when_settled(transactional_id)
+        if settled is not None:
+            await settled
+    except Refused as refusal:
+        raise translated(refusal, version) from refusal
 
 
 def verify(
     broker: Broker, transactional_id: str | None, header: BatchHeader, partition: Partition, version: int
 ) -> None:
-    """Raises Refused when the batch is not part of an open transaction of its producer."""
+    """Raises Refused when the batch is not part of an open transaction of its producer.
+
+    Every batch is looked at, not only the first of a transaction in a partition: once the end is decided, a late one
+    must not slip in before the marker."""
     if transactional_id is None:
         raise Refused(
             ErrorCode.INVALID_TXN_STATE, "the batch is transactional, but the request names no transactional id"
         )
-    known = partition.log.producers.entry(header.producer_id)
-    if known is not None and known.epoch == header.producer_epoch and known.transaction_first_offset != NO_OFFSET:
-        return  # verified by its first write
+    if not broker.config.bool("transaction.partition.verification.enable"):
+        return
+    claimed = Identity(header.producer_id, header.producer_epoch)
     try:
-        if not broker.config.bool("transaction.partition.verification.enable"):
-            return
-        if has_joined(broker, transactional_id, header, partition):
+        if broker.transactions.holds(transactional_id, claimed, (partition.topic, partition.index)):
             return
     except Refused as refusal:
         raise translated(refusal, version) from refusal
@@ -57,11 +77,15 @@ def verify(
 
 
 def translated(refusal: Refused, version: int) -> Refused:
-    """Fencing is INVALID_PRODUCER_EPOCH in Produce; that a transaction can only be aborted, old versions cannot say."""
+    """Fencing is INVALID_PRODUCER_EPOCH in Produce; that a transaction can only be aborted, old versions cannot say; and
+    that a coordinator is not there yet is nothing that a producer expects here: it is told to come again."""
     if refusal.code == ErrorCode.PRODUCER_FENCED:
         return Refused(ErrorCode.INVALID_PRODUCER_EPOCH, refusal.text)
+    if refusal.code in _COME_AGAIN:
+        return Refused(ErrorCode.NOT_ENOUGH_REPLICAS, f"the transaction cannot be looked at: {refusal.text}")
     if refusal.code == ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_SINCE:
-        return Refused(ErrorCode.INVALID_TXN_STATE, refusal.text)
+        is_late = isinstance(refusal, TimedOut)
+        return Refused(ErrorCode.INVALID_PRODUCER_EPOCH if is_late else ErrorCode.INVALID_TXN_STATE, refusal.text)
     return refusal
 
 

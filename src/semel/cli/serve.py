@@ -9,13 +9,13 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Coroutine
 
 from semel.broker.broker import Broker
 from semel.broker.identity import WrongDirectory
 from semel.config import ConfigError, load_config
 from semel.host.api import AlreadyLocked
 from semel.host.real import real_host
+from semel.log.errors import BrokenLog
 
 logger = logging.getLogger("semel")
 
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
     except OSError as error:
         return _refuse(f"cannot read {options.config}: {error.strerror}")
     broker = Broker(real_host(), config, _stop_at_once)
-    return _run(_serve(broker, started))
+    return asyncio.run(_serve(broker, started))
 
 
 def _refuse(text: str) -> int:
@@ -87,15 +87,6 @@ def _flags(options: argparse.Namespace) -> dict[str, str]:
     return flags
 
 
-def _run(main: Coroutine[None, None, int]) -> int:
-    """uvloop where it is installed: the same loop, faster."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.run(main)
-    return uvloop.run(main)
-
-
 def _stop_at_once(error: BaseException) -> None:
     """Nothing can be promised any more: end before anything else is written or acknowledged."""
     logger.critical("the node stops: %s: %s", type(error).__name__, error, exc_info=error)
@@ -112,6 +103,9 @@ async def _serve(broker: Broker, started: float) -> int:
         await broker.start()
     except (AlreadyLocked, WrongDirectory, OSError) as error:
         return _refuse(str(error))
+    except BrokenLog as error:
+        print(f"semel serve: {error}", file=sys.stderr)
+        return 1
     took_ms = (time.perf_counter() - started) * 1000
     print(
         f"semel is ready at {broker.advertised_host}:{broker.advertised_port}, "

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from semel.controller.image import MetadataImage
 from semel.controller.snapshot import encode_records, encode_snapshot, newest_snapshot, snapshot_name, snapshot_names
 from semel.host.api import Clock, Disk
+from semel.log.errors import BrokenLog
 from semel.log.log import Log
 from semel.log.types import Offset
 from semel.records.build import build_batch
@@ -43,12 +44,15 @@ class MetadataLog:
         self._listener = listener
         self.decided = MetadataImage()
         self.committed = MetadataImage()
-        start = log.start_offset
+        start = 0
         snapshot = newest_snapshot(disk, log.directory)
         if snapshot is not None:
             start, records = snapshot
             for record in records:
                 self._load(record)
+        if log.start_offset > start:
+            # Half a history would forget topics and give out producer ids a second time.
+            raise BrokenLog(f"{log.directory} begins at offset {log.start_offset}, and no whole snapshot says what was")
         for segment in log.segments:
             for _, header, batch in segment.batches():
                 if header.base_offset >= start and not header.is_control:

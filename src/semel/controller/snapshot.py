@@ -11,7 +11,9 @@ from semel.host.api import Disk
 from semel.log.types import Epoch, Offset
 from semel.records.batch import check_crc, whole_batches
 from semel.records.build import build_batch
+from semel.records.errors import RecordError
 from semel.records.read import record_values
+from semel.wire.errors import WireError
 from semel.wire.spec.metadata_records import (
     MetadataRecord,
     PartitionChangeRecord,
@@ -80,17 +82,21 @@ def snapshot_names(disk: Disk, directory: str) -> list[str]:
 
 
 def _decode(data: bytes) -> list[MetadataRecord] | None:
+    """The records; None when the file is not what was written."""
     records: list[MetadataRecord] = []
     controls = 0
     end = 0
-    for position, header in whole_batches(data):
-        if not check_crc(data, position, header):
-            return None
-        end = position + header.size_bytes
-        if header.is_control:
-            controls += 1
-            continue
-        for value in record_values(memoryview(data)[position:end], header):
-            if value is not None:
-                records.append(decode_metadata_record(value))
+    try:
+        for position, header in whole_batches(data):
+            if not check_crc(data, position, header):
+                return None
+            end = position + header.size_bytes
+            if header.is_control:
+                controls += 1
+                continue
+            for value in record_values(memoryview(data)[position:end], header):
+                if value is not None:
+                    records.append(decode_metadata_record(value))
+    except (RecordError, WireError):
+        return None
     return records if controls == 2 and end == len(data) else None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from semel.host.api import Clock
@@ -24,6 +25,7 @@ from semel.wire.errors import ErrorCode
 from semel.wire.primitives import coordinator_partition
 
 NO_PRODUCER = -1
+_partition_of = lru_cache(maxsize=4096)(coordinator_partition)
 # A log up to this size is replayed at once; a larger one in pieces, between which the loop goes on.
 _AT_ONCE_BYTES = 1 << 20
 
@@ -120,7 +122,7 @@ class Shards(Generic[S]):
         count = self._count(self.topic)
         if not count:
             raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.topic} does not exist yet")
-        return self.at(coordinator_partition(key, count))
+        return self.at(_partition_of(key, count))
 
     def at(self, index: int) -> Shard[S]:
         shard = self._loaded.get(index)

@@ -71,7 +71,7 @@ class RealJobs:
             raise BrokenExecutor("the worker has no pipes")
         try:
             send(worker.stdin, (function, args))
-            outcome: Any = receive(worker.stdout)
+            outcome = receive(worker.stdout)
         except (EOFError, OSError) as error:
             self._end_worker()
             raise BrokenExecutor("the worker ended before its job") from error

@@ -1,4 +1,4 @@
-"""The real Network: raw non-blocking TCP sockets on the loop's readers, on asyncio's own loop and on uvloop alike."""
+"""The real Network: raw non-blocking TCP sockets on the loop's readers."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pickle
 import signal
 import sys
 from struct import Struct
-from typing import IO
+from typing import IO, Any
 
 LENGTH = Struct(">Q")
 _PR_SET_PDEATHSIG = 1
@@ -22,7 +22,7 @@ def send(stream: IO[bytes], message: object) -> None:
     stream.flush()
 
 
-def receive(stream: IO[bytes]) -> object:
+def receive(stream: IO[bytes]) -> Any:
     """The next message; EOFError when there is none."""
     head = stream.read(LENGTH.size)
     if len(head) < LENGTH.size:
@@ -45,7 +45,7 @@ def main() -> None:
     os.dup2(2, 1)  # what a job prints must not be taken for an outcome
     while True:
         try:
-            function, args = receive(jobs)  # type: ignore[misc]
+            function, args = receive(jobs)
         except EOFError:
             return
         try:

@@ -123,7 +123,7 @@ def _newest_offsets(segments: list[Segment], task: CompactionTask) -> tuple[dict
         if used_bytes > task.map_bytes:
             map_end = segment.base_offset
             break
-        for _, header, batch in segment.batches():
+        for header, batch in segment.batches_in_order():
             if header.is_control:
                 transactions.end(header)
                 continue
@@ -171,7 +171,7 @@ class _Writer:
         base = group[0].base_offset
         made = Segment(self._disk, self._work, base, is_new=True, is_active=True)
         for segment in group:
-            for _, header, batch in segment.batches():
+            for header, batch in segment.batches_in_order():
                 self.records_read += header.record_count
                 kept = self._control(header, batch, made) if header.is_control else self._data(header, batch)
                 if kept is not None:

@@ -31,6 +31,8 @@ async def swap(disk: Disk, directory: str, old_bases: Sequence[Offset], reopen: 
     new_files = disk.list_dir(f"{directory}/{WORK_DIRECTORY}")
     manifest = json.dumps({"old_bases": list(old_bases), "new_files": new_files}).encode()
     await disk.replace_file(f"{directory}/{_MANIFEST}", manifest)
+    if not disk.exists(f"{directory}/{_MANIFEST}"):
+        return  # the log was removed meanwhile, and a directory of that name is another's
     _move(disk, directory, old_bases, new_files)
     reopen()
     await disk.sync_dir(directory)

@@ -17,7 +17,7 @@ from semel.log.errors import BrokenLog, Refused
 from semel.log.indexes import AbortedTransaction
 from semel.log.producers import NO_OFFSET, EndedTransaction, Producers
 from semel.log.segment import MAX_RELATIVE_OFFSET, NO_TIMESTAMP, Segment
-from semel.log.snapshots import remove_snapshot, snapshot_offsets, write_snapshot, write_snapshot_now
+from semel.log.snapshots import remove_snapshot, snapshot_files, snapshot_offsets, write_snapshot_now
 from semel.log.types import Epoch, Offset, ProducerId
 from semel.records.batch import BatchHeader, read_header, set_base_offset, set_leader_epoch
 from semel.records.control import ControlType, control_batch
@@ -98,6 +98,8 @@ class Log:
         self._is_name_durable = bool(self.segments)
         self._new_file: File | None = None
         self._is_flushing = False
+        # A disk that refused to make something durable is not asked again: what it says then is not to be believed.
+        self._disk_failure: OSError | None = None
         self.is_closed = False
 
     # -- append
@@ -238,6 +240,7 @@ class Log:
         """Makes durable what was appended before the call. A disk that refuses is final: the node must stop."""
         if self._is_flushing:
             raise BrokenLog(f"two flushes of {self.directory} at once")
+        self._check_disk()
         self._is_flushing = True
         try:
             end_offset = self.end_offset
@@ -247,12 +250,21 @@ class Log:
                 for segment in dirty:
                     if not segment.is_removed:
                         await segment.flush()
-            except BaseException:
+            except BaseException as failure:
                 self._dirty = dirty + self._dirty  # cancelled, perhaps: a clean stop still has to flush them
+                self._note_failure(failure)
                 raise
             self.flushed_offset = max(self.flushed_offset, end_offset)
         finally:
             self._is_flushing = False
+
+    def _note_failure(self, failure: BaseException) -> None:
+        if isinstance(failure, OSError):
+            self._disk_failure = failure
+
+    def _check_disk(self) -> None:
+        if self._disk_failure is not None:
+            raise self._disk_failure
 
     async def _sync_names(self) -> None:
         """Makes the directory, its identity and the names in it durable. `flush` and `settle` may be in here at once,
@@ -272,6 +284,14 @@ class Log:
     async def settle(self) -> None:
         """After a roll: sealed segments, their indexes, the epochs and a producer snapshot become durable, in this
         order: a snapshot at the end of a segment tells recovery that it need not read the segment again."""
+        self._check_disk()
+        try:
+            await self._settle()
+        except BaseException as failure:
+            self._note_failure(failure)
+            raise
+
+    async def _settle(self) -> None:
         unsettled, due = list(self._unsettled), self._due_snapshot
         for segment in unsettled:
             if not segment.is_removed:
@@ -282,9 +302,11 @@ class Log:
         await self._write_epochs()
         if due is not None:
             # Taken when the segment was sealed, written after its bytes are durable: never ahead of the log.
-            offset, rows = due
-            await write_snapshot(self.disk, self.directory, offset, rows)
-            self.flushed_offset = max(self.flushed_offset, offset)
+            for path, data in snapshot_files(self.directory, *due):
+                if self.is_closed:  # removed, and the directory of that name may be another log's by now
+                    return
+                await self.disk.replace_file(path, data)
+            self.flushed_offset = max(self.flushed_offset, due[0])
         # Only now: if this was cancelled, a clean stop still has to do it. Meanwhile another roll may have added to it.
         self._unsettled = [segment for segment in self._unsettled if segment not in unsettled]
         if self._due_snapshot is due:
@@ -292,7 +314,7 @@ class Log:
         self._remove_old_snapshots()
 
     async def _write_epochs(self) -> None:
-        if self.epochs.is_dirty and self.segments:
+        if self.epochs.is_dirty and self.segments and not self.is_closed:
             self.epochs.is_dirty = False
             try:
                 await self.disk.replace_file(f"{self.directory}/{EPOCHS_FILE}", self.epochs.encode())
@@ -313,6 +335,7 @@ class Log:
         """A clean stop: everything durable, with a snapshot at the end, so that the next start needs no scan."""
         if self.is_closed:
             return
+        self._check_disk()
         self.is_closed = True
         if self.segments:
             for segment in self.segments:

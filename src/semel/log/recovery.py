@@ -18,7 +18,7 @@ from semel.log.epochs import LeaderEpochs, read_epochs
 from semel.log.errors import BrokenLog, CorruptSegment
 from semel.log.log import Log
 from semel.log.producers import Producers
-from semel.log.segment import LOG_SUFFIX, NO_TIMESTAMP, Segment
+from semel.log.segment import LOG_SUFFIX, MAX_RELATIVE_OFFSET, NO_TIMESTAMP, Segment
 from semel.log.snapshots import read_snapshot, remove_snapshot, snapshot_offsets, write_snapshot_now
 from semel.log.types import Offset, ProducerId
 from semel.records.batch import HEADER_BYTES, BatchHeader, read_header
@@ -150,7 +150,7 @@ class _Loader:
     def _take_indexes(self, segment: Segment, following_base: Offset | None) -> bool:
         offsets, times = segment.offset_index, segment.time_index
         last_offset, last_time = offsets.last(), times.last()
-        limit = following_base if following_base is not None else segment.base_offset + (1 << 31)
+        limit = following_base if following_base is not None else segment.base_offset + MAX_RELATIVE_OFFSET + 1
         if not (offsets.is_whole and times.is_whole):
             return False
         if last_offset is not None and not (
@@ -183,8 +183,12 @@ class _Loader:
     def _rebuild_indexes(self, segment: Segment, following_base: Offset | None) -> None:
         """Reads a trusted segment. Damage is reported and stepped over: its bytes stay, and are never served."""
         segment.reset_for_scan()
+        limit = segment.base_offset + MAX_RELATIVE_OFFSET + 1 if following_base is None else following_base
         for position, header, _ in self._batches_over_damage(segment):
-            segment.note_batch(header, position, self.config.index_interval_bytes)
+            if segment.next_offset <= header.base_offset <= header.last_offset < limit:
+                segment.note_batch(header, position, self.config.index_interval_bytes)
+            else:
+                logger.error("%s", CorruptSegment(segment.path, position, header.base_offset, "its offsets are wrong"))
         if following_base is not None:
             segment.next_offset = following_base
             segment.seal()
@@ -263,7 +267,10 @@ class _Loader:
                 self._remove_later(number)
                 break
             rows = self.producers.rows()
-            is_whole = self._scan(segment)
+            limit = segment.base_offset + MAX_RELATIVE_OFFSET + 1
+            if number + 1 < len(self.segments):
+                limit = min(limit, self.segments[number + 1].base_offset)
+            is_whole = self._scan(segment, limit)
             expected = segment.next_offset
             if not is_whole:
                 # Later segments hold only what came after the torn batch: none of it was acknowledged.
@@ -290,8 +297,8 @@ class _Loader:
                 self.epochs.is_dirty = False
             write_snapshot_now(self.disk, self.directory, self.segments[-1].base_offset, rows)
 
-    def _scan(self, segment: Segment) -> bool:
-        """Reads every batch of a segment; cuts it where the first torn one begins."""
+    def _scan(self, segment: Segment, limit: Offset) -> bool:
+        """Reads every batch of a segment, all below `limit`; cuts it where the first torn one begins."""
         segment.reset_for_scan()
         segment.aborted_index.clear()
         scratch = Log(self.disk, self.directory, self.config, producers=self.producers)
@@ -301,7 +308,7 @@ class _Loader:
         while position < segment.size_bytes and torn is None:
             try:
                 for at, header, batch in segment.batches(position):
-                    if not self._follows(segment, header):
+                    if not self._follows(segment, header) or header.last_offset >= limit:
                         what = f"offset {segment.next_offset} comes next"
                         torn = CorruptSegment(segment.path, at, header.base_offset, what)
                         break

@@ -176,6 +176,15 @@ class Segment:
                 at += size
             position += at
 
+    def batches_in_order(self) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Every batch of a sealed segment, for who writes them anew: offsets, which no CRC covers, are checked too."""
+        expected = self.base_offset
+        for position, header, batch in self.batches():
+            if not expected <= header.base_offset <= header.last_offset < self.next_offset:
+                raise self._corrupt(position, header.base_offset, f"its offsets are not from {expected} on")
+            expected = header.next_offset
+            yield header, batch
+
     def is_trusted(self, start: int, end: int) -> bool:
         """Whether these bytes were written or checked by this process."""
         if start >= self._trusted_from:

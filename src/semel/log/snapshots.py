@@ -43,15 +43,17 @@ def encode_window(rows: dict[ProducerId, bytes]) -> bytes:
     return _HEAD.pack(_WINDOW_VERSION, crc32c(body)) + body
 
 
-async def write_snapshot(disk: Disk, directory: str, offset: Offset, rows: dict[ProducerId, bytes]) -> None:
-    """The window goes first: a snapshot that is there has its window beside it."""
-    await disk.replace_file(window_path(directory, offset), encode_window(rows))
-    await disk.replace_file(snapshot_path(directory, offset), encode_snapshot(rows))
+def snapshot_files(directory: str, offset: Offset, rows: dict[ProducerId, bytes]) -> list[tuple[str, bytes]]:
+    """What to write where, in order. The window goes first: a snapshot that is there has its window beside it."""
+    return [
+        (window_path(directory, offset), encode_window(rows)),
+        (snapshot_path(directory, offset), encode_snapshot(rows)),
+    ]
 
 
 def write_snapshot_now(disk: Disk, directory: str, offset: Offset, rows: dict[ProducerId, bytes]) -> None:
-    disk.replace_file_now(window_path(directory, offset), encode_window(rows))
-    disk.replace_file_now(snapshot_path(directory, offset), encode_snapshot(rows))
+    for path, data in snapshot_files(directory, offset, rows):
+        disk.replace_file_now(path, data)
 
 
 def snapshot_offsets(names: list[str]) -> list[Offset]:

@@ -7,7 +7,8 @@ node stops.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 
 from semel.config import BrokerConfig, TopicConfig
 from semel.host.api import Host, Lock
@@ -24,6 +25,7 @@ from semel.log.errors import CorruptSegment
 from semel.log.log import IDENTITY_FILE, Log
 from semel.log.recovery import Recovered, load_log
 from semel.log.retention import expired_segments, wants_roll
+from semel.log.segment import LOG_SUFFIX
 from semel.log.types import Offset
 
 logger = logging.getLogger("semel.log")
@@ -79,11 +81,15 @@ class LogStore:
         for name in names:
             if name.endswith(_DELETED_SUFFIX):
                 disk.remove_tree(f"{self.root}/{name}")
-            elif not self.was_clean and disk.is_dir(f"{self.root}/{name}"):
+            elif not self.was_clean and self._holds_log(name):
                 self._unrecovered.add(name)
-        for key in {*self._recovery_points, *self._log_starts, *self._cleaner_offsets}:
+        for key in sorted({*self._recovery_points, *self._log_starts, *self._cleaner_offsets}):
             if not disk.exists(self.directory(*key)):
                 self._forget(key)
+
+    def _holds_log(self, name: str) -> bool:
+        path, disk = f"{self.root}/{name}", self.host.disk
+        return disk.is_dir(path) and any(inner.endswith(LOG_SUFFIX) for inner in disk.list_dir(path))
 
     def directory(self, topic: str, partition: int) -> str:
         return f"{self.root}/{topic}-{partition}"
@@ -157,7 +163,8 @@ class LogStore:
         self._uncleanable.discard(key)
 
     def _doom(self, directory: str) -> str:
-        doomed = f"{directory}.{self.host.random.getrandbits(64):016x}{_DELETED_SUFFIX}"
+        # Not a longer form of its own name: that may be as long as a name can be.
+        doomed = f"{self.root}/{self.host.random.getrandbits(64):016x}{_DELETED_SUFFIX}"
         self.host.disk.rename(directory, doomed)
         self._unrecovered.discard(directory.rpartition("/")[2])
         return doomed
@@ -208,8 +215,18 @@ class LogStore:
         if log is None:
             return
         async with self._upkeep_lock(key):
-            if not log.is_closed and log.needs_settling:
-                await log.settle()
+            with self._unless_removed(key, log):
+                if not log.is_closed and log.needs_settling:
+                    await log.settle()
+
+    @contextmanager
+    def _unless_removed(self, key: TopicPartition, log: Log) -> Iterator[None]:
+        """Upkeep of a log that is removed meanwhile stumbles over closed files: that is no failure of the disk."""
+        try:
+            yield
+        except (OSError, ValueError):
+            if self.logs.get(key) is log:
+                raise
 
     async def checkpoint(self) -> None:
         """What is durable, and where each log begins, for the next start."""
@@ -241,7 +258,8 @@ class LogStore:
         now_ms = self.host.clock.wall_ms()
         for key, log in list(self.logs.items()):
             async with self._upkeep_lock(key):
-                await self._retain(log, now_ms)
+                with self._unless_removed(key, log):
+                    await self._retain(log, now_ms)
             await asyncio.sleep(0)
 
     async def _retain(self, log: Log, now_ms: int) -> None:
@@ -272,24 +290,28 @@ class LogStore:
             if key in self._uncleanable or not log.config.compacts:
                 continue
             async with self._upkeep_lock(key):
-                if log.needs_settling and not log.is_closed:
-                    # Compaction leaves gaps; after a crash they are known as such below a snapshot, and only there.
-                    await log.settle()
-                if log.is_closed:
-                    continue
-                task = compaction_task(log, self._cleaner_offsets.get(key, 0), now_ms, self.config)
-                if task is None:
-                    continue
-                try:
-                    result = await run_compaction(self.host.disk, self.host.jobs, log, task)
-                except CorruptSegment as damage:
-                    logger.error("%s: the log is not compacted any more until this is mended", damage)
-                    self._uncleanable.add(key)
-                    continue
-                if result is not None:
-                    self._cleaner_offsets[key] = result.end_offset
-                    data = encode_checkpoint(self._cleaner_offsets)
-                    await self.host.disk.replace_file(f"{self.root}/{CLEANER_OFFSETS}", data)
+                with self._unless_removed(key, log):
+                    await self._compact(key, log, now_ms)
+
+    async def _compact(self, key: TopicPartition, log: Log, now_ms: int) -> None:
+        if log.needs_settling and not log.is_closed:
+            # Compaction leaves gaps; after a crash they are known as such below a snapshot, and only there.
+            await log.settle()
+        if log.is_closed:
+            return
+        task = compaction_task(log, self._cleaner_offsets.get(key, 0), now_ms, self.config)
+        if task is None:
+            return
+        try:
+            result = await run_compaction(self.host.disk, self.host.jobs, log, task)
+        except CorruptSegment as damage:
+            logger.error("%s: the log is not compacted any more until this is mended", damage)
+            self._uncleanable.add(key)
+            return
+        if result is not None and self.logs.get(key) is log:
+            self._cleaner_offsets[key] = result.end_offset
+            data = encode_checkpoint(self._cleaner_offsets)
+            await self.host.disk.replace_file(f"{self.root}/{CLEANER_OFFSETS}", data)
 
     async def expire_producers(self) -> None:
         now_ms = self.host.clock.wall_ms()

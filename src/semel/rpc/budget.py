@@ -5,6 +5,7 @@ from collections.abc import Callable
 from sys import maxsize
 
 NO_LIMIT = -1
+_MOST_FREE_BYTES = 1 << 20
 
 
 class MemoryBudget:
@@ -12,6 +13,9 @@ class MemoryBudget:
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = maxsize if limit_bytes == NO_LIMIT else limit_bytes
+        # So much of a request is not counted. Requests below never wait, and whoever only claims a large one, and does
+        # not send this much of it, takes nothing from others.
+        self.free_bytes = min(_MOST_FREE_BYTES, self.limit_bytes // 256)
         self.used_bytes = 0
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
 

@@ -1,7 +1,8 @@
 """One connection of a client, seen from the server: bytes to frames, frames to answers, answers in order.
 
 A whole frame that arrived in one read is served where it lies, in the server's shared buffer; a larger one gets a
-buffer of its own, paid for from the server's memory budget. While an answer is outstanding the connection reads no
+buffer of its own, paid for from the server's memory budget once a part of it has really come: claims alone cost others
+nothing. While an answer is outstanding the connection reads no
 further, as Kafka does, unless the request says that the next one may begin (a produce that waits for its flush).
 A peer that does not read its answers is not read from either, so it costs a bounded amount of memory.
 """
@@ -85,6 +86,7 @@ class ServedConnection:
         self._frame: bytearray | None = None
         self._frame_bytes = 0
         self._filled = 0
+        self._paid_bytes = 0
         self._promised_bytes = 0
 
     @property
@@ -125,10 +127,7 @@ class ServedConnection:
                 return
             start = position + 4
             if end - start < length:
-                if not self._server.budget.take(length):
-                    self._promised_bytes = length
-                    self._server.budget.take_later(length, self._memory_granted)
-                    self._pause(_MEMORY)
+                if end - start >= self._server.budget.free_bytes and not self._reserve(length):
                     break
                 self._begin_frame(length, data[start:])
                 return
@@ -138,15 +137,30 @@ class ServedConnection:
         if position < end and self.is_open:
             self._held = bytearray(data[position:])
 
+    def _reserve(self, length: int) -> bool:
+        """Pays for a whole frame at once, so that whoever has paid can finish; otherwise waits in line for it."""
+        if self._server.budget.take(length):
+            self._paid_bytes = length
+            return True
+        self._promised_bytes = length
+        self._server.budget.take_later(length, self._memory_granted)
+        self._pause(_MEMORY)
+        return False
+
     def _memory_granted(self) -> None:
         length, self._promised_bytes = self._promised_bytes, 0
-        held, self._held = self._held, bytearray()
-        self._begin_frame(length, memoryview(held)[4:])
+        self._paid_bytes = length
+        if self._frame is None:
+            held, self._held = self._held, bytearray()
+            self._begin_frame(length, memoryview(held)[4:])
+        else:
+            self._continue_frame()
         self._unpause(_MEMORY)
 
     def _begin_frame(self, length: int, first: memoryview) -> None:
         self._frame_bytes = length
-        self._frame = bytearray(max(len(first), min(length, _FIRST_BUFFER_BYTES)))
+        most = _FIRST_BUFFER_BYTES if self._paid_bytes else max(self._server.budget.free_bytes, 1)
+        self._frame = bytearray(max(len(first), min(length, most)))
         self._filled = len(first)
         self._frame[: self._filled] = first
         self._continue_frame()
@@ -157,12 +171,14 @@ class ServedConnection:
         if frame is None or self._filled < len(frame):
             return
         if len(frame) < self._frame_bytes:
-            larger = bytearray(min(self._frame_bytes, 2 * len(frame)))
-            larger[: self._filled] = frame
-            self._frame = larger
+            if self._paid_bytes or self._reserve(self._frame_bytes):
+                larger = bytearray(min(self._frame_bytes, max(2 * len(frame), _FIRST_BUFFER_BYTES)))
+                larger[: self._filled] = frame
+                self._frame = larger
             return
         self._frame = None
-        self._serve(memoryview(frame), len(frame))
+        paid_bytes, self._paid_bytes = self._paid_bytes, 0
+        self._serve(memoryview(frame), paid_bytes)
 
     # -- serving
 
@@ -279,9 +295,10 @@ class ServedConnection:
             return
         self.is_open = False
         self._held = bytearray()
-        if self._frame is not None:
-            self._frame = None
-            self._server.budget.give_back(self._frame_bytes)
+        self._frame = None
+        if self._paid_bytes:
+            paid_bytes, self._paid_bytes = self._paid_bytes, 0
+            self._server.budget.give_back(paid_bytes)
         if self._promised_bytes:
             self._promised_bytes = 0
             self._server.budget.forget(self._memory_granted)

@@ -131,5 +131,7 @@ class Server:
             self._listener.close()
         if self._sweep is not None:
             self._sweep.cancel()
+        for link in self._early or ():
+            link.close()
         for connection in list(self.connections):
             connection.close()

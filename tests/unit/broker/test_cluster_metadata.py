@@ -215,6 +215,28 @@ async def test_a_topic_with_the_name_of_a_deleted_one_does_not_see_its_data(node
     assert result.error_code == ErrorCode.UNKNOWN_PRODUCER_ID, "nor its producers"
 
 
+@pytest.mark.parametrize("seed", range(10))
+@simulated()
+async def test_a_directory_that_a_power_cut_brings_back_is_not_taken_for_that_of_the_new_topic(
+    node: Node, seed: int
+) -> None:
+    one, other = await node.client(), await node.client()
+    old = await one.create_topic("t")
+    await one.produce("t", batch_of(b"old", producer_id=5))
+    node.disk.random.seed(seed)
+    # Both decisions are durable with one flush; the removal of the old directory is not yet.
+    node.hold_flushes(10)
+    deleted = one.send(DeleteTopicsRequest(topics=[DeleteTopicState(name="t")]))
+    created = await other.create_topic("t")
+    assert (await deleted).responses[0].error_code == created.error_code == 0
+    await node.power_cut_and_started()
+    client = await node.client()
+    assert node.broker.topics.by_name["t"].topic_id == created.topic_id != old.topic_id
+    assert await client.values("t") == []
+    result = await client.produce("t", batch_of(b"x", producer_id=5, sequence=1))
+    assert result.error_code == ErrorCode.UNKNOWN_PRODUCER_ID
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 @simulated(starts=False)
 async def test_power_lost_anywhere_between_delete_and_recreate_never_shows_the_old_data(node: Node, when: Any) -> None:

@@ -6,6 +6,7 @@ import pytest
 from broker_harness import NOW_MS, ROOT, Node, RawClient, batch_of, simulated
 
 from semel.broker.authoriser import Operation
+from semel.broker.broker import SUPPORTED_FEATURES
 from semel.broker.handlers import HANDLERS
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.api_versions import ApiVersionsRequest
@@ -32,9 +33,9 @@ async def test_what_is_served_is_advertised(node: Node, version: int) -> None:
     assert advertised == {key: (served.advertised_min, served.max_version) for key, served in HANDLERS.items()}
     assert advertised[0] == (0, 13), "librdkafka stops compressing when it does not see Produce 0"
     if version >= 3:
-        assert [(feature.name, feature.max_version_level) for feature in response.finalized_features] == [
-            ("metadata.version", 7)
-        ]
+        levels = {feature.name: feature.max_version_level for feature in response.finalized_features}
+        assert levels == SUPPORTED_FEATURES
+        assert levels["metadata.version"] == 7
 
 
 @pytest.mark.parametrize("name", ["", "-x", "x y", "x-"])
@@ -164,6 +165,7 @@ async def test_pages_put_together_are_everything_once_and_in_order(node: Node, l
     for _ in range(10):
         response = await page(client, *names, limit=limit, cursor=cursor)
         assert 1 <= len(listed(response)) <= limit
+        assert all(topic.partitions for topic in response.topics)
         found += listed(response)
         if response.next_cursor is None:
             break

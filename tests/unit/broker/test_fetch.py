@@ -136,7 +136,12 @@ async def test_an_answer_gives_no_more_than_its_limit_but_at_least_one_batch_in_
     for index in range(4):
         await client.produce("t", batch_of(b"x" * 1000), partition=index)
     offsets = {("t", index): 0 for index in range(4)}
-    for limit, counts in ((1, [1, 0, 0, 0]), (size * 2, [1, 1, 0, 0]), (size * 2 + 5, [1, 1, 0, 0]), (size * 9, [1] * 4)):
+    for limit, counts in (
+        (1, [1, 0, 0, 0]),
+        (size * 2, [1, 1, 0, 0]),
+        (size * 2 + 5, [1, 1, 0, 0]),
+        (size * 9, [1] * 4),
+    ):
         response = await client.ask(fetch_request(offsets, max_bytes=limit), 12)
         assert [len(values_in(partition_of(response, "t", index))) for index in range(4)] == counts
 

@@ -231,9 +231,7 @@ async def test_the_answer_waits_for_all_its_partitions(node: Node) -> None:
     client = await node.client()
     await client.create_topic("t", partitions=2)
     data = [PartitionProduceData(index=index, records=memoryview(batch_of(b"a"))) for index in (0, 1)]
-    answer = client.send(
-        ProduceRequest(acks=-1, topic_data=[TopicProduceData(name="t", partition_data=data)]), 12
-    )
+    answer = client.send(ProduceRequest(acks=-1, topic_data=[TopicProduceData(name="t", partition_data=data)]), 12)
     node.hold_flushes()
     await asyncio.sleep(30)
     assert not answer.done()

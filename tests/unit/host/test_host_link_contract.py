@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import uvloop
 
 sys.path.insert(0, str(Path(__file__).parent))
 from network_peers import Pair, Recorder
@@ -18,7 +17,7 @@ from semel.sim.disk import SimDisk
 from semel.sim.loop import SimLoop
 from semel.sim.network import SimNetwork, Wires
 
-LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop, "simulated": SimLoop}
+LOOPS = {"asyncio": asyncio.new_event_loop, "simulated": SimLoop}
 
 
 class World:

@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 
 import pytest
-import uvloop
 
 sys.path.insert(0, str(Path(__file__).parent))
 from network_peers import Pair, Recorder
@@ -21,13 +20,9 @@ from semel.host.real_link import RealLink
 from semel.host.real_network import RealNetwork
 
 
-@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def run(request):
-    def run(coroutine):
-        with asyncio.Runner(loop_factory=request.param) as runner:
-            return runner.run(coroutine)
-
-    return run
+@pytest.fixture
+def run():
+    return asyncio.run
 
 
 def reset(link):

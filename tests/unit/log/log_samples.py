@@ -45,7 +45,9 @@ def batch(
     )
 
 
-def header_of(producer: int, sequence: int, count: int = 1, *, epoch: int = 0, transactional: bool = False) -> BatchHeader:
+def header_of(
+    producer: int, sequence: int, count: int = 1, *, epoch: int = 0, transactional: bool = False
+) -> BatchHeader:
     """A header as `Producers.check` sees it, without records behind it."""
     attributes = 0x10 if transactional else 0
     return BatchHeader(0, 49, 0, 2, 0, attributes, count - 1, NOW_MS, NOW_MS, producer, epoch, sequence, count)
@@ -89,8 +91,12 @@ def load(
     )
 
 
-def read(log: Log, offset: int, max_bytes: int = 1 << 30, up_to: int | None = None, *, at_least_one: bool = True) -> bytes:
-    found = log.read(offset, max_bytes, log.end_offset if up_to is None else up_to, at_least_one=at_least_one, warmed=True)
+def read(
+    log: Log, offset: int, max_bytes: int = 1 << 30, up_to: int | None = None, *, at_least_one: bool = True
+) -> bytes:
+    found = log.read(
+        offset, max_bytes, log.end_offset if up_to is None else up_to, at_least_one=at_least_one, warmed=True
+    )
     if found is None:
         return b""
     assert isinstance(found, FileRange)

@@ -36,7 +36,9 @@ def fill(log: Log, random: random.Random, turns: int) -> list[tuple[int, int, in
                 aborted.append((producer, began[producer], at))
             del began[producer]
         else:
-            at = write(log, batch(b"x" * 30, producer=producer, sequence=sequences[producer], transactional=True)).base_offset
+            at = write(
+                log, batch(b"x" * 30, producer=producer, sequence=sequences[producer], transactional=True)
+            ).base_offset
             sequences[producer] += 1
             began.setdefault(producer, at)
     return aborted

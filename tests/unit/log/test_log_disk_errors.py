@@ -38,6 +38,7 @@ def test_a_refused_write_leaves_the_log_as_it_was_and_usable(error_number: int) 
             write(log, batch(b"b" * 300, producer=1, sequence=1, transactional=True), leader_epoch=3)
         assert code_of(refused) is ErrorCode.KAFKA_STORAGE_ERROR
         assert state(log) == before
+        assert disk.open(log.segments[0].path).size() == log.size_bytes, "nothing is left of it in the file"
     write(log, batch(b"c", producer=1, sequence=1))
     assert offsets_from(log, 0) == [0, 1]
     again, _ = load(disk.after_kill())
@@ -49,16 +50,15 @@ def test_a_full_disk_refuses_until_there_is_room() -> None:
     log = new_log(disk, segment_bytes=1000)
     disk.fill_after(2500)
     written = 0
-    with pytest.raises(Refused) as refused:
-        while True:
-            write(log, batch(b"a" * 100, producer=1, sequence=written))
-            written += 1
-    assert code_of(refused) is ErrorCode.KAFKA_STORAGE_ERROR
+    while disk.free_bytes("/") > 300:
+        write(log, batch(b"a" * 100, producer=1, sequence=written))
+        written += 1
     assert written > 5
     before = state(log)
     for _ in range(3):
-        with pytest.raises(Refused):
-            write(log, batch(b"a" * 100, producer=1, sequence=written))
+        with pytest.raises(Refused) as refused:
+            write(log, batch(b"a" * 400, producer=1, sequence=written))
+        assert code_of(refused) is ErrorCode.KAFKA_STORAGE_ERROR
         assert state(log) == before
     disk.fill_after(1 << 20)
     for number in range(written, written + 20):
@@ -106,20 +106,19 @@ def test_a_segment_that_failed_to_roll_by_age_takes_younger_batches_as_before() 
     assert offsets_from(log, 0) == list(range(12))
 
 
-@pytest.mark.parametrize("kind", ["mkdir", "create", "write"])
-def test_a_log_that_cannot_be_begun_is_begun_later(kind: str) -> None:
-    for nth in (1, 2):
-        disk = SimDisk(8)
-        log = new_log(disk)
-        log.identity = b"version: 0\ntopic_id: abc"
-        disk.fail_at(kind, nth, errno.ENOSPC)  # type: ignore[arg-type]
-        try:
-            write(log, batch(b"a"))
-        except Refused as refused:
-            assert refused.code is ErrorCode.KAFKA_STORAGE_ERROR
-            write(log, batch(b"a"))
-        assert offsets_from(log, 0) == [0]
-        assert disk.read_file(f"{log.directory}/partition.metadata") == log.identity
+@pytest.mark.parametrize(("kind", "nth"), [("mkdir", 1), ("create", 1), ("create", 2), ("write", 1), ("write", 2)])
+def test_a_log_that_cannot_be_begun_is_begun_later(kind: str, nth: int) -> None:
+    disk = SimDisk(8)
+    log = new_log(disk)
+    log.identity = b"version: 0\ntopic_id: abc"
+    disk.fail_at(kind, nth, errno.ENOSPC)  # type: ignore[arg-type]
+    with pytest.raises(Refused) as refused:
+        write(log, batch(b"a"))
+    assert code_of(refused) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert log.end_offset == 0
+    write(log, batch(b"a"))
+    assert offsets_from(log, 0) == [0]
+    assert disk.read_file(f"{log.directory}/partition.metadata") == log.identity
 
 
 def test_a_refused_marker_leaves_the_transaction_open() -> None:
@@ -151,6 +150,25 @@ async def test_a_failed_flush_raises_and_promises_nothing_then_or_later() -> Non
     assert log.flushed_offset == 1
     with pytest.raises(OSError):
         log.close()
+
+
+@pytest.mark.parametrize("kind", ["flush", "sync_dir"])
+async def test_a_disk_that_failed_once_is_not_asked_again(kind: str) -> None:
+    disk = SimDisk()
+    log = new_log(disk)
+    write(log, batch(b"a"))
+    disk.fail_at(kind)  # type: ignore[arg-type]
+    with pytest.raises(OSError):
+        await log.flush()
+    calls = disk.calls
+    log.roll()
+    for promise in (log.flush, log.settle):
+        with pytest.raises(OSError):
+            await promise()
+    with pytest.raises(OSError):
+        log.close()
+    assert log.flushed_offset == 0
+    assert not [call for call in disk.log if call.number > calls and call.kind in ("flush", "sync_dir")]
 
 
 @pytest.mark.parametrize("kind", ["flush", "sync_dir"])

@@ -18,7 +18,13 @@ def append(producers: Producers, offset: int, sequence: int, **more: object) -> 
 
 
 def end(
-    producers: Producers, offset: int, epoch: int = 0, coordinator_epoch: int = 0, *, bumps_epoch: bool = False, aborted: bool = False
+    producers: Producers,
+    offset: int,
+    epoch: int = 0,
+    coordinator_epoch: int = 0,
+    *,
+    bumps_epoch: bool = False,
+    aborted: bool = False,
 ) -> EndedTransaction | None:
     draft = producers.check_marker(PRODUCER, epoch, coordinator_epoch, NOW_MS, bumps_epoch=bumps_epoch)
     return producers.apply_marker(draft, offset, aborted)
@@ -141,3 +147,17 @@ def test_open_transactions_are_known_again_after_loading_rows() -> None:
     assert loaded.oldest_open_offset() == 20
     loaded.apply_marker(loaded.check_marker(3, 0, 0, NOW_MS), 40, False)
     assert loaded.oldest_open_offset() == 25
+
+
+def test_a_coordinators_batch_has_no_sequence_and_is_judged_by_its_epoch_alone() -> None:
+    producers = Producers()
+    append(producers, 0, -1, epoch=3)
+    append(producers, 1, -1, epoch=3)
+    assert producers.window(PRODUCER) == []
+    assert producers.oldest_open_offset() == 0
+    with pytest.raises(Refused) as refused:
+        append(producers, 2, -1, epoch=2)
+    assert code_of(refused) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert end(producers, 2, epoch=3) == EndedTransaction(PRODUCER, 0, 2, False)
+    append(producers, 3, -1, epoch=4)
+    assert producers.oldest_open_offset() == 3

@@ -183,7 +183,9 @@ def test_indexes_left_over_from_a_lost_segment_are_not_taken_for_the_new_ones() 
     again, _ = load(disk.after_kill(), index_interval_bytes=0)
     assert again.end_offset == 0
     for number in range(30):
-        write(again, batch(b"another length " * (number % 3), producer=1, sequence=number, timestamp_ms=NOW_MS + number))
+        write(
+            again, batch(b"another length " * (number % 3), producer=1, sequence=number, timestamp_ms=NOW_MS + number)
+        )
     again.roll()
     assert [again.segments[0].locate(offset).base_offset for offset in range(30)] == list(range(30))  # type: ignore[union-attr]
     assert again.segments[0].aborted_index.entries() == []
@@ -297,6 +299,33 @@ async def test_a_damaged_transaction_index_is_made_anew_from_the_transactions(cl
     again, _ = load(disk.after_kill(), clean=clean, recovery_point=45, **SMALL)
     assert again.segments[number].aborted_index.entries() == aborted
     assert again.end_offset == 45
+
+
+async def test_aborted_transactions_of_a_segment_that_was_not_settled_are_found_again() -> None:
+    for seed in range(20):
+        disk = SimDisk(seed)
+        log = new_log(disk)
+        write(log, batch(b"a", producer=9, sequence=0, transactional=True))
+        mark(log, ControlType.ABORT, 9)
+        log.roll()
+        fill(log, 3)
+        await log.flush()
+        again, _ = load(disk.after_power_loss(seed), recovery_point=5)
+        assert len(again.segments[0].aborted_index.entries()) == 1
+
+
+async def test_a_settling_log_that_is_removed_writes_nothing_more() -> None:
+    disk = SimDisk()
+    log = new_log(disk)
+    fill(log, 3)
+    log.roll()
+    settling = log.settle()
+    while not any(name.endswith(".window") for name in disk.list_dir(log.directory)):
+        settling.send(None)
+    log.is_closed = True
+    with pytest.raises(StopIteration):
+        settling.send(None)
+    assert snapshot_offsets(disk.list_dir(log.directory)) == []
 
 
 @pytest.mark.parametrize("clean", [True, False])

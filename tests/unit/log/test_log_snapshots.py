@@ -41,8 +41,8 @@ def test_a_snapshot_gives_the_whole_window_back(disk: SimDisk) -> None:
 
 
 def test_a_snapshot_has_the_bytes_that_kafka_writes(disk: SimDisk) -> None:
-    # By hand, from Kafka's layout: producer 40 with epoch 0, last sequence 20 at offset 20, two records before it in the
-    # batch; producer 41 with epoch 6 in a transaction since 21; producer 42 known by a marker of coordinator epoch 9.
+    # By hand, from Kafka's layout: producer 40 with epoch 0, last sequence 20 at offset 20, two records before it in
+    # the batch; producer 41 with epoch 6, in a transaction since 21; producer 42, known by a marker of coordinator 9.
     entries = (
         pack(">qhiqiqiq", 40, 0, 20, 20, 2, NOW_MS + 6, -1, -1)
         + pack(">qhiqiqiq", 41, 6, 1, 22, 1, NOW_MS, -1, 21)

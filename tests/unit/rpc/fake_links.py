@@ -50,11 +50,9 @@ class FakeLink:
             self.sent += part
 
     def pause_reading(self) -> None:
-        assert not self.is_paused, "paused twice"
         self.is_paused = True
 
     def resume_reading(self) -> None:
-        assert self.is_paused, "resumed without a pause"
         self.is_paused = False
         self._deliver()
 

@@ -16,12 +16,12 @@ async def handle(broker: Broker, request: AddOffsetsToTxnRequest, context: Reque
         context.authorise(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
         context.authorise(Operation.READ, ResourceType.GROUP, request.group_id)
         partition = await broker.offsets_partition(request.group_id)
-        broker.transactions.check_connection(request.transactional_id, context.connection.number)
         await broker.transactions.add_partitions(
             request.transactional_id,
             Identity(request.producer_id, request.producer_epoch),
             [partition],
             second_generation=False,
+            connection=context.connection.number,
         )
     except Refused as refusal:
         return AddOffsetsToTxnResponse(error_code=code_for(refusal, context.version))

@@ -73,10 +73,13 @@ async def _add(broker: Broker, wanted: AddPartitionsToTxnTransaction, context: R
         bad = _bad_partitions(broker, partitions, context)
         if bad:
             return {p: bad.get(p, ErrorCode.OPERATION_NOT_ATTEMPTED) for p in partitions}
-        if context.version < _BATCHED_SINCE:
-            broker.transactions.check_connection(wanted.transactional_id, context.connection.number)
+        is_batched = context.version >= _BATCHED_SINCE
         await broker.transactions.add_partitions(
-            wanted.transactional_id, claimed, partitions, second_generation=context.version >= _BATCHED_SINCE
+            wanted.transactional_id,
+            claimed,
+            partitions,
+            second_generation=is_batched,
+            connection=None if is_batched else context.connection.number,
         )
     except Refused as refusal:
         return dict.fromkeys(partitions, code_for(refusal, context.version))

@@ -20,6 +20,9 @@ from semel.wire.spec.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 
+# Empty, not null: Kafka's own admin client cannot read null.
+_NOBODY: tuple[int, ...] = ()
+
 
 def handle(
     broker: Broker, request: DescribeTopicPartitionsRequest, context: RequestContext
@@ -93,6 +96,8 @@ def _partition(broker: Broker, topic: Topic, index: int) -> DescribeTopicPartiti
             leader_id=-1,
             replica_nodes=[broker.node_id],
             offline_replicas=[broker.node_id],
+            eligible_leader_replicas=_NOBODY,
+            last_known_elr=_NOBODY,
         )
     return DescribeTopicPartitionsResponsePartition(
         partition_index=index,
@@ -100,4 +105,6 @@ def _partition(broker: Broker, topic: Topic, index: int) -> DescribeTopicPartiti
         leader_epoch=partition.leader_epoch,
         replica_nodes=[broker.node_id],
         isr_nodes=[broker.node_id],
+        eligible_leader_replicas=_NOBODY,
+        last_known_elr=_NOBODY,
     )

@@ -16,12 +16,14 @@ from semel.wire.spec.describe_transactions import (
 )
 
 
-def handle(
+async def handle(
     broker: Broker, request: DescribeTransactionsRequest, context: RequestContext
 ) -> DescribeTransactionsResponse:
-    return DescribeTransactionsResponse(
+    response = DescribeTransactionsResponse(
         transaction_states=[_described(broker, context, name) for name in request.transactional_ids]
     )
+    await broker.transactions.committed()
+    return response
 
 
 def _described(broker: Broker, context: RequestContext, transactional_id: str) -> DescribedTransaction:

@@ -20,13 +20,12 @@ async def handle(broker: Broker, request: EndTxnRequest, context: RequestContext
     second_generation = context.version >= _SECOND_GENERATION_SINCE
     try:
         context.authorise(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
-        if not second_generation:
-            broker.transactions.check_connection(request.transactional_id, context.connection.number)
         told = await broker.transactions.end(
             request.transactional_id,
             Identity(request.producer_id, request.producer_epoch),
             is_commit=request.committed,
             second_generation=second_generation,
+            connection=None if second_generation else context.connection.number,
         )
     except Refused as refusal:
         return EndTxnResponse(error_code=code_for(refusal, context.version))

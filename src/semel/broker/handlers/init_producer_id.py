@@ -32,7 +32,6 @@ async def handle(broker: Broker, request: InitProducerIdRequest, context: Reques
                 request.transactional_id,
                 Identity(request.producer_id, request.producer_epoch),
                 request.transaction_timeout_ms,
-                context.connection.number,
             )
             return InitProducerIdResponse(producer_id=told.producer_id, producer_epoch=told.epoch)
         context.authorise_cluster(Operation.IDEMPOTENT_WRITE)

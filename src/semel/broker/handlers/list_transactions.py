@@ -17,11 +17,11 @@ from semel.wire.spec.list_transactions import ListedTransaction, ListTransaction
 _LABELS = {state.label for state in TransactionState}
 
 
-def handle(broker: Broker, request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
+async def handle(broker: Broker, request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
     if broker.transactions.shards.is_loading:
         return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     now_ms = broker.host.clock.wall_ms()
-    return ListTransactionsResponse(
+    response = ListTransactionsResponse(
         unknown_state_filters=[state for state in request.state_filters if state not in _LABELS],
         transaction_states=[
             ListedTransaction(
@@ -33,6 +33,8 @@ def handle(broker: Broker, request: ListTransactionsRequest, context: RequestCon
             if _is_wanted(transaction, request, now_ms) and _is_allowed(transaction, context)
         ],
     )
+    await broker.transactions.committed()
+    return response
 
 
 def _is_wanted(transaction: Transaction, request: ListTransactionsRequest, now_ms: int) -> bool:

@@ -9,8 +9,9 @@ from collections.abc import Coroutine
 from semel.broker.authoriser import Operation, ResourceType
 from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
+from semel.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from semel.broker.router import Committing
-from semel.broker.transactional_produce import explained, has_joined, joins_by_itself, translated, verify
+from semel.broker.transactional_produce import explained, has_to_wait, join, verify
 from semel.coordinator.txn.decisions import Identity
 from semel.log.errors import Refused
 from semel.log.log import Appended
@@ -40,7 +41,7 @@ _OPEN_ELSEWHERE_BYTES = 128 << 10
 def handle(
     broker: Broker, request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | Committing | Coroutine[None, None, ProduceResponse | None] | None:
-    if request.transactional_id is not None and joins_by_itself(context.version):
+    if request.transactional_id is not None and has_to_wait(broker, request.transactional_id, context.version):
         _keep_records(request)
         return _produce_later(broker, request, context)
     for topic in request.topic_data:
@@ -71,16 +72,25 @@ def _keep_records(request: ProduceRequest) -> None:
 async def _produce_later(broker: Broker, request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
     """Large compressed batches are judged in a thread first, and partitions join a transaction. The connection waits
     meanwhile, so its order is kept."""
+    joining: dict[Identity, list[tuple[PartitionProduceData, Partition]]] = {}
     for topic in request.topic_data:
         for data in topic.partition_data:
             try:
-                name = _name(broker, topic, context)
-                context.authorise_topic(Operation.WRITE, name)
-                _check_request(request, context, data)
-                partition = broker.topics.partition(name, data.index)
-                data.records = await _prepared(broker, request, context, partition, data)
+                partition = _target(broker, request, context, topic, data)
+                batch = data.records = await _validated(broker, partition, data.records or b"")
+                if batch.header.is_transactional:
+                    claimed = Identity(batch.header.producer_id, batch.header.producer_epoch)
+                    joining.setdefault(claimed, []).append((data, partition))
             except Refused as refusal:
                 data.records = refusal
+    if request.transactional_id is not None:
+        for claimed, members in joining.items():
+            places = [(partition.topic, partition.index) for _, partition in members]
+            try:
+                await join(broker, request.transactional_id, claimed, places, context.version)
+            except Refused as refusal:
+                for data, _ in members:
+                    data.records = refusal
     waits_for: list[asyncio.Future[None]] = []
     response = _produce(broker, request, context, waits_for)
     if request.acks == _ACKS_NONE:
@@ -90,29 +100,10 @@ async def _produce_later(broker: Broker, request: ProduceRequest, context: Reque
     return response
 
 
-async def _prepared(
-    broker: Broker,
-    request: ProduceRequest,
-    context: RequestContext,
-    partition: Partition,
-    data: PartitionProduceData,
-) -> Validated:
-    records: memoryview | bytes = b"" if data.records is None else data.records
+async def _validated(broker: Broker, partition: Partition, records: memoryview | bytes) -> Validated:
     if len(records) >= _OPEN_ELSEWHERE_BYTES:
-        batch = await broker.host.jobs.run_in_thread(partition.validate, records)
-    else:
-        batch = partition.validate(records)
-    transactional_id, header = request.transactional_id, batch.header
-    if transactional_id is None or not header.is_transactional or not joins_by_itself(context.version):
-        return batch
-    try:
-        if not has_joined(broker, transactional_id, header, partition):
-            claimed = Identity(header.producer_id, header.producer_epoch)
-            place = (partition.topic, partition.index)
-            await broker.transactions.add_partitions(transactional_id, claimed, [place], second_generation=True)
-    except Refused as refusal:
-        raise translated(refusal, context.version) from refusal
-    return batch
+        return await broker.host.jobs.run_in_thread(partition.validate, records)
+    return partition.validate(records)
 
 
 def _produce(
@@ -135,10 +126,7 @@ def _append(
 ) -> PartitionProduceResponse:
     partition: Partition | None = None
     try:
-        name = _name(broker, topic, context)
-        context.authorise_topic(Operation.WRITE, name)
-        _check_request(request, context, data)
-        partition = broker.topics.partition(name, data.index)
+        partition = _target(broker, request, context, topic, data)
         records = data.records
         batch = records if isinstance(records, Validated) else partition.validate(records or b"")
         if batch.header.is_transactional:
@@ -176,6 +164,23 @@ def _appended(
         if request.transactional_id is None:
             raise
         raise explained(broker, request.transactional_id, batch.header, context.version, refusal) from refusal
+
+
+def _target(
+    broker: Broker,
+    request: ProduceRequest,
+    context: RequestContext,
+    topic: TopicProduceData,
+    data: PartitionProduceData,
+) -> Partition:
+    """Where a batch is to go, if it may go there."""
+    name = _name(broker, topic, context)
+    context.authorise_topic(Operation.WRITE, name)
+    _check_request(request, context, data)
+    if name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC):
+        # Its coordinator would not know of it until the next start.
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by its coordinator only")
+    return broker.topics.partition(name, data.index)
 
 
 def _name(broker: Broker, topic: TopicProduceData, context: RequestContext) -> str:

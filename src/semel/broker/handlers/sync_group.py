@@ -15,7 +15,9 @@ _NAMES_PROTOCOL_SINCE = 5
 async def handle(broker: Broker, request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse:
     try:
         context.authorise(Operation.READ, ResourceType.GROUP, request.group_id)
-        if context.version >= _NAMES_PROTOCOL_SINCE and (request.protocol_type is None or request.protocol_name is None):
+        if context.version >= _NAMES_PROTOCOL_SINCE and (
+            request.protocol_type is None or request.protocol_name is None
+        ):
             raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "from version 5 on a member names its protocol")
         return await broker.groups.sync(request)
     except Refused as refusal:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from semel.broker.authoriser import Operation, ResourceType
 from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
-from semel.coordinator.txn.decisions import Identity
+from semel.coordinator.txn.decisions import Identity, TimedOut
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.txn_offset_commit import (
@@ -86,7 +86,12 @@ async def _join_transaction(broker: Broker, request: TxnOffsetCommitRequest, con
     claimed = Identity(request.producer_id, request.producer_epoch)
     if context.version >= _SECOND_GENERATION_SINCE:
         await broker.transactions.add_partitions(request.transactional_id, claimed, [partition], second_generation=True)
-    elif not broker.transactions.holds(request.transactional_id, claimed, partition):
+    else:
+        settled = broker.transactions.when_settled(request.transactional_id)
+        if settled is not None:
+            await settled
+    # Looked at after every wait: the transaction may have been ended meanwhile.
+    if not broker.transactions.holds(request.transactional_id, claimed, partition):
         raise Refused(
             ErrorCode.TRANSACTION_ABORTABLE, f"the offsets of {request.group_id!r} are not part of an open transaction"
         )
@@ -97,5 +102,5 @@ def _code_for(refusal: Refused, version: int) -> ErrorCode:
     if refusal.code == ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if refusal.code == ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_SINCE:
-        return ErrorCode.INVALID_TXN_STATE
+        return ErrorCode.INVALID_PRODUCER_EPOCH if isinstance(refusal, TimedOut) else ErrorCode.INVALID_TXN_STATE
     return refusal.code

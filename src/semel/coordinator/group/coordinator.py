@@ -16,6 +16,7 @@ from semel.config import BrokerConfig
 from semel.coordinator.group.classic import Caller
 from semel.coordinator.group.classic_rebalance import coordinator_error
 from semel.coordinator.group.cluster import ClusterImage
+from semel.coordinator.group.consumer_group import JOINING
 from semel.coordinator.group.group_shard import GroupShard
 from semel.coordinator.group.offsets import Committer, OffsetToCommit, Place
 from semel.coordinator.group.state import CommittedOffset, GroupState
@@ -166,9 +167,9 @@ class GroupCoordinator:
         self, request: ConsumerGroupHeartbeatRequest, caller: Caller
     ) -> ConsumerGroupHeartbeatResponse:
         with _as_coordinator():
+            await self._of(request.group_id).consumer.prepare(request, caller.version)
             side = self._of(request.group_id)
-            if request.member_epoch == 0:
-                side.consumer.check_form(request)
+            if request.member_epoch == JOINING:
                 side.make_way_for_consumer(request.group_id)
             response = side.consumer.heartbeat(request, caller)
             await side.shard.committed()

@@ -139,6 +139,7 @@ class GroupShard:
         if (group is not None and group.state is not _S.EMPTY) or (consumer is not None and consumer.members):
             raise Refused(ErrorCode.NON_EMPTY_GROUP, f"{group_id!r} has members")
         self.shard.append([*self.offsets.removals(group_id), *self._removal(group_id)])
+        self.consumer.forget(group_id)
         if group is not None:
             self.rebalance.remove(group)
 

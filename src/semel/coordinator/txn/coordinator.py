@@ -10,19 +10,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
 
 from semel.config import BrokerConfig
 from semel.coordinator.shard import Shard, Shards
 from semel.coordinator.txn.decisions import (
-    NOBODY,
-    Ending,
     Identity,
     StillEnding,
+    check_may_raise,
     check_owner,
     completed,
     ended_by_client,
     ended_by_coordinator,
+    has_timed_out,
     initialised,
     is_expired,
     needs_new_id,
@@ -44,8 +43,6 @@ TOPIC = "__transaction_state"
 _END_WAIT_S = 0.5
 _FIRST_GENERATION, _SECOND_GENERATION = 0, 2
 
-T = TypeVar("T")
-
 
 class TransactionCoordinator:
     def __init__(
@@ -64,13 +61,13 @@ class TransactionCoordinator:
         self._config = config
         # Who waits for a transaction to be ended: woken by its last marker.
         self._endings: dict[str, asyncio.Future[None]] = {}
-        # The newest connection that spoke for a transactional id; see `check_connection`.
+        # The newest connection that spoke for a producer of the first generation; see `_check_connection`.
         self._connections: dict[str, int] = {}
         self._upkeep: list[asyncio.Task[None]] = []
 
     # -- the producer
 
-    async def initialise(self, transactional_id: str, claimed: Identity, timeout_ms: int, connection: int) -> Identity:
+    async def initialise(self, transactional_id: str, claimed: Identity, timeout_ms: int) -> Identity:
         """InitProducerId: the id stays, the epoch grows, the older instance is fenced and its transaction aborted."""
         if not transactional_id:
             raise Refused(ErrorCode.INVALID_REQUEST, "a transactional id is not empty")
@@ -87,12 +84,13 @@ class TransactionCoordinator:
             shard = self.shards.for_key(transactional_id)
             if shard.state.by_id.get(transactional_id) is not known:
                 continue  # somebody else came first while we waited for the id
-            self._connections[transactional_id] = connection
             try:
                 transaction = self._initialise(shard, transactional_id, known, claimed, timeout_ms, new_id)
             except StillEnding:
                 await self._wait_for_end(transactional_id)
                 continue
+            # From here on its epoch tells it from every instance before it.
+            self._connections.pop(transactional_id, None)
             await shard.committed()
             return Identity(transaction.producer_id, transaction.epoch)
 
@@ -110,16 +108,15 @@ class TransactionCoordinator:
             if new_id is None:
                 raise ValueError("a new transactional id needs a producer id")
             fresh = Transaction(transactional_id, new_id, 0, timeout_ms, TransactionState.EMPTY, updated_ms=now_ms)
-            shard.append([entry(fresh)])
+            _append(shard, fresh)
             return fresh
         if known.state == TransactionState.ONGOING:
-            if claimed != NOBODY:
-                check_owner(known, transactional_id, claimed)
-            self._prepare(shard, ended_by_coordinator(known, now_ms, timed_out=False))
+            check_may_raise(known, claimed)
+            self._prepare(shard, ended_by_coordinator(known, now_ms, timed_out=False, raised_by=claimed))
             raise StillEnding(transactional_id)
         transaction = initialised(known, claimed, timeout_ms, new_id, now_ms)
         if transaction is not known:
-            shard.append([entry(transaction)])
+            _append(shard, transaction)
         return transaction
 
     # -- what is in the transaction
@@ -131,38 +128,61 @@ class TransactionCoordinator:
         partitions: Iterable[TopicPartition],
         *,
         second_generation: bool,
+        connection: int | None = None,
     ) -> None:
         """The partitions are in the transaction, durably, before anything of it may be written to them."""
         partitions = list(partitions)
         client_version = _SECOND_GENERATION if second_generation else _FIRST_GENERATION
 
-        def add() -> Shard[Transactions]:
+        def add() -> None:
             shard = self.shards.for_key(transactional_id)
             known = shard.state.by_id.get(transactional_id)
+            self._check_connection(known, transactional_id, claimed, connection)
             now_ms = self._clock.wall_ms()
             after = with_partitions(known, transactional_id, claimed, partitions, client_version, now_ms)
             if after is not None:
-                shard.append([entry(after)])
-            return shard
+                _append(shard, after)
 
-        shard = await self._when_ended(transactional_id, add)
-        await shard.committed()
+        await self._when_ended(transactional_id, add)
+        settled = self.when_settled(transactional_id)
+        if settled is not None:
+            await settled
 
     def holds(self, transactional_id: str, claimed: Identity, partition: TopicPartition) -> bool:
-        """Whether a partition is in the open transaction of this very producer (KIP-890: verified before a write)."""
+        """Whether a partition is in the open transaction of this very producer (KIP-890: verified before a write).
+        A write has to wait until that is durable besides (`when_settled`)."""
         known = self.shards.for_key(transactional_id).state.by_id.get(transactional_id)
         known = check_owner(known, transactional_id, claimed)
         return known.state == TransactionState.ONGOING and partition in known.partitions
 
+    def is_settled(self, transactional_id: str) -> bool:
+        """Whether what is known of a transactional id is durable."""
+        shard = self.shards.for_key(transactional_id)
+        return shard.state.offsets.get(transactional_id, -1) < shard.partition.log.high_watermark
+
+    def when_settled(self, transactional_id: str) -> asyncio.Future[None] | None:
+        """None when what is known of a transactional id is durable; otherwise a future of it. Before that nothing of
+        its transaction may be written: a power cut could leave the data, and nobody who knows that it has to end."""
+        shard = self.shards.for_key(transactional_id)
+        offset = shard.state.offsets.get(transactional_id)
+        return None if offset is None else shard.partition.when_committed(offset)
+
     def has_timed_out(self, transactional_id: str, claimed: Identity) -> bool:
         """Whether this producer's epoch ended because its transaction ran out of time."""
         known = self.shards.for_key(transactional_id).state.by_id.get(transactional_id)
-        return known is not None and claimed == (known.producer_id, known.timed_out_epoch)
+        return known is not None and has_timed_out(known, claimed)
 
-    def check_connection(self, transactional_id: str, connection: int) -> None:
+    def _check_connection(
+        self, known: Transaction | None, transactional_id: str, claimed: Identity, connection: int | None
+    ) -> None:
         """A client never goes back to a connection that it has replaced. So of the requests that change a transaction
         of the first generation, one that comes over an older connection than the newest was delayed on its way, and
-        must not touch what has begun since."""
+        must not touch what has begun since. (In the second generation its epoch says so; `connection` is None.)
+
+        Only the producer itself counts here: another instance, or a made-up one, is fenced by what it claims, and
+        must not lock the real one out by coming over a newer connection."""
+        if connection is None or known is None or claimed != (known.producer_id, known.epoch):
+            return
         newest = self._connections.get(transactional_id, connection)
         if connection < newest:
             raise Refused(ErrorCode.NOT_COORDINATOR, "the request was overtaken by one on a newer connection")
@@ -171,7 +191,13 @@ class TransactionCoordinator:
     # -- its end
 
     async def end(
-        self, transactional_id: str, claimed: Identity, *, is_commit: bool, second_generation: bool
+        self,
+        transactional_id: str,
+        claimed: Identity,
+        *,
+        is_commit: bool,
+        second_generation: bool,
+        connection: int | None = None,
     ) -> Identity:
         """EndTxn: answered when the decision is durable; the markers follow."""
         while True:
@@ -183,10 +209,9 @@ class TransactionCoordinator:
                 shard = self.shards.for_key(transactional_id)
                 if shard.state.by_id.get(transactional_id) is not known:
                     continue
+            self._check_connection(known, transactional_id, claimed, connection)
             now_ms = self._clock.wall_ms()
-            ending: Ending = ended_by_client(
-                known, transactional_id, claimed, is_commit, second_generation, new_id, now_ms
-            )
+            ending = ended_by_client(known, transactional_id, claimed, is_commit, second_generation, new_id, now_ms)
             if ending.prepared is not None:
                 self._prepare(shard, ending.prepared)
             await shard.committed()
@@ -194,7 +219,7 @@ class TransactionCoordinator:
 
     def _prepare(self, shard: Shard[Transactions], prepared: Transaction) -> None:
         """Appends the decision, and sees to its markers once it is durable."""
-        shard.append([entry(prepared)])
+        _append(shard, prepared)
         self._write_markers(shard, prepared)
 
     def _write_markers(self, shard: Shard[Transactions], prepared: Transaction) -> None:
@@ -204,7 +229,7 @@ class TransactionCoordinator:
     def _marked(self, transactional_id: str) -> None:
         shard = self.shards.for_key(transactional_id)
         prepared = shard.state.by_id[transactional_id]
-        shard.append([entry(completed(prepared, self._clock.wall_ms()))])
+        _append(shard, completed(prepared, self._clock.wall_ms()))
         ending = self._endings.pop(transactional_id, None)
         if ending is not None and not ending.done():
             ending.set_result(None)
@@ -220,13 +245,13 @@ class TransactionCoordinator:
         except TimeoutError:
             raise StillEnding(transactional_id) from None
 
-    async def _when_ended(self, transactional_id: str, attempt: Callable[[], T]) -> T:
+    async def _when_ended(self, transactional_id: str, attempt: Callable[[], None]) -> None:
         """Tries, and once more after the last transaction has been ended, if that was what stood in the way."""
         try:
-            return attempt()
+            attempt()
         except StillEnding:
             await self._wait_for_end(transactional_id)
-            return attempt()
+            attempt()
 
     # -- upkeep
 
@@ -272,8 +297,12 @@ class TransactionCoordinator:
                 self._connections.pop(transactional_id, None)
 
     def transactions(self) -> list[Transaction]:
-        """All transactional ids that this node coordinates."""
+        """All transactional ids that this node coordinates. `committed` says when they may be shown."""
         return [transaction for shard in self.shards.loaded() for transaction in shard.state.by_id.values()]
+
+    async def committed(self) -> None:
+        """Everything that was decided so far is durable."""
+        await asyncio.gather(*(shard.committed() for shard in self.shards.loaded()))
 
     async def close(self) -> None:
         for task in self._upkeep:
@@ -283,7 +312,19 @@ class TransactionCoordinator:
         await self.shards.close()
 
 
+def _append(shard: Shard[Transactions], decided: Transaction) -> None:
+    """What the log refuses becomes an error of the coordinator, which clients retry."""
+    try:
+        shard.append([entry(decided)])
+    except Refused as refusal:
+        raise Refused(ErrorCode.NOT_COORDINATOR, f"the decision cannot be written: {refusal}") from refusal
+
+
 async def _every(interval_s: float, work: Callable[[], None]) -> None:
     while True:
         await asyncio.sleep(interval_s)
-        work()
+        try:
+            work()
+        except Refused as refusal:
+            # A full disk, for one. It is tried again: this is what ends transactions that nobody else ends.
+            logger.error("the upkeep of transactions is tried again in %.0f s: %s", interval_s, refusal)

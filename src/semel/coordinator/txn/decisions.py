@@ -25,6 +25,17 @@ class StillEnding(Refused):
         )
 
 
+class TimedOut(Refused):
+    """The transaction ran out of time and was aborted. Versions that cannot say so are told INVALID_PRODUCER_EPOCH."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        super().__init__(
+            ErrorCode.TRANSACTION_ABORTABLE,
+            f"the transaction of {transaction.transactional_id!r} took longer than {transaction.timeout_ms} ms "
+            "and was aborted",
+        )
+
+
 class Identity(NamedTuple):
     """A producer id and epoch, as a producer states them or is told to use them."""
 
@@ -37,6 +48,8 @@ NOBODY = Identity(NO_PRODUCER_ID, NO_EPOCH)
 
 def check_owner(transaction: Transaction | None, transactional_id: str, claimed: Identity) -> Transaction:
     """The transaction, if `claimed` is its producer now."""
+    if transaction is not None and _is_to_come(transaction, claimed):
+        raise StillEnding(transactional_id)
     if transaction is None or claimed.producer_id not in (transaction.producer_id, transaction.previous_producer_id):
         raise Refused(
             ErrorCode.INVALID_PRODUCER_ID_MAPPING,
@@ -44,11 +57,8 @@ def check_owner(transaction: Transaction | None, transactional_id: str, claimed:
             "it has expired or was never given out; initialise the producer again",
         )
     if claimed != (transaction.producer_id, transaction.epoch):
-        if claimed == (transaction.producer_id, transaction.timed_out_epoch):
-            raise Refused(
-                ErrorCode.TRANSACTION_ABORTABLE,
-                f"the transaction of {transactional_id!r} took longer than {transaction.timeout_ms} ms and was aborted",
-            )
+        if has_timed_out(transaction, claimed):
+            raise TimedOut(transaction)
         raise Refused(
             ErrorCode.PRODUCER_FENCED,
             f"epoch {claimed.epoch} of {transactional_id!r} is over, a newer instance has {transaction.epoch}",
@@ -56,23 +66,25 @@ def check_owner(transaction: Transaction | None, transactional_id: str, claimed:
     return transaction
 
 
+def has_timed_out(transaction: Transaction, claimed: Identity) -> bool:
+    """Whether this was the producer until its transaction ran out of time."""
+    return claimed.epoch != NO_EPOCH and claimed == (transaction.producer_id, transaction.timed_out_epoch)
+
+
+def _is_to_come(transaction: Transaction, claimed: Identity) -> bool:
+    """Whether this is who the producer will be when the transaction has ended: it was told so with the decision."""
+    return transaction.next_producer_id != NO_PRODUCER_ID and claimed == (transaction.next_producer_id, 0)
+
+
 def initialised(
     transaction: Transaction, claimed: Identity, timeout_ms: int, new_id: ProducerId | None, now_ms: int
 ) -> Transaction:
     """A producer has started, or lost its sequence and asks for the next epoch (KIP-360). The last transaction must
     have ended. `new_id` is needed when the epochs of the old id are used up (`needs_new_id`)."""
-    current = Identity(transaction.producer_id, transaction.epoch)
-    if transaction.state == TransactionState.EMPTY and claimed != NOBODY:
-        known_ids = (transaction.producer_id, transaction.previous_producer_id)
-        if claimed.epoch == transaction.raised_from_epoch and claimed.producer_id in known_ids:
-            # Its first try was carried out, but the answer was lost.
-            return transaction
-    if claimed != NOBODY and claimed not in (current, Identity(current.producer_id, transaction.timed_out_epoch)):
-        raise Refused(
-            ErrorCode.PRODUCER_FENCED,
-            f"{transaction.transactional_id!r} has producer {current.producer_id} with epoch {current.epoch}, "
-            f"not {claimed.producer_id} with {claimed.epoch}",
-        )
+    if transaction.state == TransactionState.EMPTY and claimed != NOBODY and claimed == _raised_from(transaction):
+        # Its first try was carried out, but the answer was lost.
+        return transaction
+    check_may_raise(transaction, claimed)
     if transaction.state.is_prepared:
         raise StillEnding(transaction.transactional_id)
     fresh = {
@@ -89,6 +101,26 @@ def initialised(
     if new_id is not None:
         return transaction.changed(producer_id=new_id, epoch=0, previous_producer_id=transaction.producer_id, **fresh)
     return transaction.changed(epoch=transaction.epoch + 1, **fresh)
+
+
+def check_may_raise(transaction: Transaction, claimed: Identity) -> None:
+    """Whoever claims nothing takes over. Who claims to be the producer must be it, or have been it until its time ran
+    out or until its own, unfinished raise."""
+    if claimed == NOBODY or _is_to_come(transaction, claimed):
+        return
+    current = Identity(transaction.producer_id, transaction.epoch)
+    if claimed not in (current, _raised_from(transaction)) and not has_timed_out(transaction, claimed):
+        raise Refused(
+            ErrorCode.PRODUCER_FENCED,
+            f"{transaction.transactional_id!r} has producer {current.producer_id} with epoch {current.epoch}, "
+            f"not {claimed.producer_id} with {claimed.epoch}",
+        )
+
+
+def _raised_from(transaction: Transaction) -> Identity:
+    """Who asked for the last raise. Epoch 0 is the first of a new id: it was asked for with the previous one."""
+    asked_with = transaction.producer_id if transaction.epoch else transaction.previous_producer_id
+    return Identity(asked_with, transaction.raised_from_epoch)
 
 
 def needs_new_id(transaction: Transaction) -> bool:
@@ -118,7 +150,9 @@ def with_partitions(
         started_ms=transaction.started_ms if is_open else now_ms,
         updated_ms=now_ms,
         client_version=client_version,
+        # It goes on with what it was told: nobody asks with an older epoch any more, except late.
         timed_out_epoch=NO_EPOCH,
+        raised_from_epoch=NO_EPOCH,
     )
 
 
@@ -140,9 +174,9 @@ def ended_by_client(
 ) -> Ending:
     """EndTxn. `bumps_epoch`: the second generation, where the end itself raises the epoch, so that nothing that is
     still under way from this transaction can touch the next one."""
-    retried = _retried_end(transaction, claimed, is_commit, bumps_epoch)
+    retried = _retried_end(transaction, claimed, is_commit, bumps_epoch, new_id)
     if retried is not None:
-        return Ending(retried, None)
+        return retried
     transaction = check_owner(transaction, transactional_id, claimed)
     state = transaction.state
     done = TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT
@@ -158,10 +192,17 @@ def ended_by_client(
             f"the transaction of {transactional_id!r} is {state.label}: it cannot be {verb}",
         )
     event = Event.COMMIT if is_commit else Event.ABORT
-    prepared = transaction.changed(state=moved(state, event), updated_ms=now_ms)
+    # How the markers are judged follows from how the transaction is ended, not from how it was joined.
+    prepared = transaction.changed(
+        state=moved(state, event),
+        updated_ms=now_ms,
+        client_version=2 if bumps_epoch else 0,
+        timed_out_epoch=NO_EPOCH,
+        raised_from_epoch=NO_EPOCH,
+    )
     if not bumps_epoch:
         return Ending(claimed, prepared)
-    prepared = prepared.changed(epoch=transaction.epoch + 1, client_version=2)
+    prepared = prepared.changed(epoch=transaction.epoch + 1)
     if state != TransactionState.ONGOING:
         prepared = prepared.changed(partitions=frozenset(), started_ms=now_ms)
     if needs_new_id(transaction):
@@ -172,22 +213,23 @@ def ended_by_client(
 
 
 def _retried_end(
-    transaction: Transaction | None, claimed: Identity, is_commit: bool, bumps_epoch: bool
-) -> Identity | None:
+    transaction: Transaction | None,
+    claimed: Identity,
+    is_commit: bool,
+    bumps_epoch: bool,
+    new_id: ProducerId | None,
+) -> Ending | None:
     """An EndTxn that was carried out before, but whose answer was lost; or an abort of what time has aborted."""
     if transaction is None:
         return None
     now = Identity(transaction.producer_id, transaction.epoch)
-    timed_out = claimed == (transaction.producer_id, transaction.timed_out_epoch)
+    timed_out = has_timed_out(transaction, claimed)
     if timed_out and not is_commit:
         if transaction.state.is_prepared:
             raise StillEnding(transaction.transactional_id)
         if bumps_epoch and now.epoch > LAST_EPOCH:
-            raise Refused(
-                ErrorCode.PRODUCER_FENCED,
-                f"the epochs of producer {now.producer_id} are used up: initialise the producer again",
-            )
-        return now if bumps_epoch else claimed
+            return _with_new_id(transaction, new_id)
+        return Ending(now if bumps_epoch else claimed, None)
     if not bumps_epoch or timed_out:
         return None
     under_way = TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT
@@ -196,16 +238,29 @@ def _retried_end(
     before_new_id = claimed == (transaction.previous_producer_id, LAST_EPOCH) and transaction.epoch == 0
     if transaction.state == under_way and before_bump:
         raise StillEnding(transaction.transactional_id)
-    return now if transaction.state == done and (before_bump or before_new_id) else None
+    return Ending(now, None) if transaction.state == done and (before_bump or before_new_id) else None
 
 
-def ended_by_coordinator(transaction: Transaction, now_ms: int, *, timed_out: bool) -> Transaction:
-    """Aborts what its producer cannot end any more: time has run out, or a newer instance takes over. The epoch is
-    raised first, so that nothing of the old instance is accepted after the marker."""
+def _with_new_id(aborted: Transaction, new_id: ProducerId | None) -> Ending:
+    """Time ran out in the last epoch, and its abort took the one that is kept for markers: the producer goes on with a
+    new id, by an end without partitions."""
+    if new_id is None:
+        raise ValueError("the epochs are used up, and no new producer id was brought along")
+    prepared = aborted.changed(state=moved(aborted.state, Event.ABORT), client_version=2, next_producer_id=new_id)
+    return Ending(Identity(new_id, 0), prepared)
+
+
+def ended_by_coordinator(
+    transaction: Transaction, now_ms: int, *, timed_out: bool, raised_by: Identity = NOBODY
+) -> Transaction:
+    """Aborts what its producer cannot end any more: time has run out, a newer instance takes over, or the producer
+    itself asks for another epoch (`raised_by`). The epoch is raised first, so that nothing of the old instance is
+    accepted after the marker."""
     fenced = transaction.changed(
         state=moved(transaction.state, Event.FENCE),
         epoch=transaction.epoch + 1,
         timed_out_epoch=transaction.epoch if timed_out else NO_EPOCH,
+        raised_from_epoch=raised_by.epoch,
         updated_ms=now_ms,
     )
     return fenced.changed(state=moved(fenced.state, Event.ABORT))
@@ -220,6 +275,7 @@ def completed(transaction: Transaction, now_ms: int) -> Transaction:
             epoch=0,
             previous_producer_id=transaction.producer_id,
             next_producer_id=NO_PRODUCER_ID,
+            timed_out_epoch=NO_EPOCH,
         )
     return done
 

@@ -55,6 +55,7 @@ class MarkerWriter:
     def start(self, transaction: Transaction, coordinator_epoch: Epoch, decided: asyncio.Future[None] | None) -> None:
         """Begins once `decided`, the commit of the decision, is done."""
         task = asyncio.ensure_future(self._write(transaction, coordinator_epoch, decided))
+        task.add_done_callback(_report_failure)
         self._tasks[transaction.transactional_id] = task
 
     async def _write(
@@ -69,8 +70,17 @@ class MarkerWriter:
             left = {partition for partition, is_done in zip(partitions, results, strict=True) if not is_done}
             if left:
                 await asyncio.sleep(_RETRY_S)
+        await self._note_end(transaction.transactional_id)
         del self._tasks[transaction.transactional_id]
-        self._done(transaction.transactional_id)
+
+    async def _note_end(self, transactional_id: str) -> None:
+        """The disk may refuse the last record as well as a marker."""
+        while True:
+            try:
+                return self._done(transactional_id)
+            except Refused as refusal:
+                logger.warning("the end of the transaction of %r is noted later: %s", transactional_id, refusal)
+                await asyncio.sleep(_RETRY_S)
 
     async def _one(self, partition: TopicPartition, transaction: Transaction, coordinator_epoch: Epoch) -> bool:
         is_commit = transaction.state == TransactionState.PREPARE_COMMIT
@@ -95,3 +105,10 @@ class MarkerWriter:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _report_failure(task: asyncio.Task[None]) -> None:
+    """A mistake of ours: the transaction stays as it is decided, and the next start carries it out."""
+    error = None if task.cancelled() else task.exception()
+    if error is not None:
+        logger.critical("the markers of a transaction are not written until the next start", exc_info=error)

@@ -1,19 +1,20 @@
 """The life of a transactional id, as one table.
 
-                     INIT                    INIT (after the end)
-        (none) ─────────────▶ EMPTY ◀────────────────────────────────┐
-                               │  ADD                                │
-                               ▼                                     │
-            ADD ┌──────▶ ONGOING ──FENCE──▶ PREPARE_EPOCH_FENCE      │
-                └───────────┤   │                     │ ABORT         │
-                     COMMIT │   │ ABORT               │               │
-                            ▼   ▼                     │               │
-               PREPARE_COMMIT   PREPARE_ABORT ◀───────┘               │
-                     │ MARKED        │ MARKED                         │
-                     ▼               ▼                                │
-              COMPLETE_COMMIT   COMPLETE_ABORT ───────────────────────┘
-                     │ ADD           │ ADD
-                     └──▶ ONGOING ◀──┘
+                    ┌──┐ INIT
+                    │  ▼                        INIT
+       (none) ──▶ EMPTY ◀───────────────────────────────────────────┬──┐
+                    │ ADD                                           │  │
+                    ▼                                               │  │
+       ADD ┌──▶ ONGOING ──FENCE──▶ PREPARE_EPOCH_FENCE              │  │
+           └────┤ │ │                      │                        │  │
+                  │ └───ABORT──┐           │ ABORT                  │  │
+           COMMIT │            ▼           │                        │  │
+                  │     PREPARE_ABORT ◀────┘                        │  │
+                  ▼            └──MARKED──▶ COMPLETE_ABORT ─────────┘  │
+           PREPARE_COMMIT                      │ ADD                   │
+                  └──MARKED──▶ COMPLETE_COMMIT ┼───────────────────────┘
+                                    │ ADD      │
+                       ONGOING ◀────┴──────────┘
 
 EMPTY and both COMPLETE states may also EXPIRE to DEAD. A producer of the second protocol generation (KIP-890) may ABORT
 from them too: it raises its epoch by ending a transaction in which it wrote nothing.

@@ -8,7 +8,7 @@ from struct import Struct
 
 from semel.coordinator.shard import Entry
 from semel.coordinator.txn.state import TransactionState
-from semel.log.types import Epoch, ProducerId
+from semel.log.types import Epoch, Offset, ProducerId
 from semel.records.read import Record
 from semel.wire.codec import decode, encode
 from semel.wire.spec.transaction_log import TransactionLogKey, TransactionLogValue, TransactionPartitions
@@ -103,6 +103,8 @@ class Transactions:
 
     def __init__(self) -> None:
         self.by_id: dict[str, Transaction] = {}
+        # Where the newest record of each stands: it is durable when the log is, up to there.
+        self.offsets: dict[str, Offset] = {}
 
     def replay(self, record: Record, producer_id: ProducerId) -> None:
         if record.key is None:
@@ -113,9 +115,11 @@ class Transactions:
         transactional_id = decode(TransactionLogKey, version, memoryview(record.key)[2:]).transactional_id
         if record.value is None:
             self.by_id.pop(transactional_id, None)
+            self.offsets.pop(transactional_id, None)
             return
         (version,) = _VERSION.unpack_from(record.value)
         value = decode(TransactionLogValue, version, memoryview(record.value)[2:])
+        self.offsets[transactional_id] = record.offset
         self.by_id[transactional_id] = Transaction(
             transactional_id,
             value.producer_id,
