@@ -3,9 +3,14 @@
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-EXTENSIONS = [
-    Extension("semel.records.kernel", ["src/semel/records/kernel.py"], optional=True, extra_compile_args=["-O3"]),
-    Extension("semel.host._native", ["src/semel/host/_native.pyx"], optional=True, extra_compile_args=["-O2"]),
-]
+EXTENSIONS = cythonize(
+    [
+        Extension("semel.records.kernel", ["src/semel/records/kernel.py"], extra_compile_args=["-O3"]),
+        Extension("semel.host._native", ["src/semel/host/_native.pyx"], extra_compile_args=["-O2"]),
+    ],
+    language_level=3,
+)
+for extension in EXTENSIONS:
+    extension.optional = True  # set here, because cythonize makes new ones and forgets it
 
-setup(ext_modules=cythonize(EXTENSIONS, language_level=3))
+setup(ext_modules=EXTENSIONS)

@@ -25,6 +25,7 @@ from semel.log.errors import Refused
 from semel.log.log import Appended
 from semel.records.batch import BatchHeader, read_header, set_base_offset
 from semel.records.control import ControlType, control_batch
+from semel.records.read import Record, read_records
 from semel.replication.partition import Partition
 from semel.sim.clock import SimClock
 from semel.sim.loop import SimLoop, run
@@ -196,6 +197,9 @@ class World:
             for _, header, batch in partition.log.batches():
                 replay_batch(replayed, header, batch)
             assert side.shard.state == replayed
+            compacted = _compacted(partition.log)
+            if compacted is not None:
+                assert compacted == replayed
             for group in side.rebalance.groups.values():
                 at_rest = group.state in (ClassicState.STABLE, ClassicState.EMPTY)
                 if at_rest and (group.members or group.group_id in replayed.classic):
@@ -321,6 +325,23 @@ class World:
         found = await self.groups.fetch_offsets(group_id, [(topic, partition)], **{"require_stable": False, **options})
         value = found[topic, partition]
         return value if value is None or isinstance(value, ErrorCode) else value.offset
+
+
+def _compacted(log: MemoryLog) -> GroupState | None:
+    """What is left when only the newest record of each key is kept, and no tombstones; None with transactions, whose
+    records compaction does not judge by their keys alone."""
+    newest: dict[bytes, Record] = {}
+    for _, header, batch in log.batches():
+        if header.is_transactional:
+            return None
+        for record in read_records(batch, header):
+            newest.pop(record.key or b"", None)
+            newest[record.key or b""] = record
+    state = GroupState()
+    for record in newest.values():
+        if record.value is not None:
+            state.replay(record, -1)
+    return state
 
 
 def refused(error: Any) -> ErrorCode:

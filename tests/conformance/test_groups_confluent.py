@@ -1,4 +1,4 @@
-"""Groups of confluent-kafka (librdkafka) on a real broker: every assignor, static members, KIP-848, kills, admin calls."""
+"""Groups of confluent-kafka (librdkafka) on a real broker: assignors, static members, KIP-848, kills, admin calls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupState, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from real_broker import Brokers, RealBroker
@@ -247,7 +254,7 @@ def test_a_static_member_whose_place_is_taken_is_fenced(broker: RealBroker) -> N
         except KafkaException as fatal:
             error = fatal.args[0]
     assert error is not None
-    assert "FENCED" in error.name() or error.fatal()
+    assert "fenced" in error.str()
     for member in (first, second):
         member.consumer.close()
 
@@ -304,8 +311,6 @@ def test_groups_are_listed_described_and_deleted(broker: RealBroker) -> None:
 
 
 def test_offsets_are_listed_altered_and_found_again(broker: RealBroker) -> None:
-    from confluent_kafka import ConsumerGroupTopicPartitions
-
     topic, group = new_topic(broker), new_name("group")
     produce(broker, topic, range(40))
     admin = AdminClient({"bootstrap.servers": broker.address})

@@ -1,4 +1,4 @@
-"""A consume-transform-produce pass in one transaction, call by call, by each of three clients; it dies where it is told.
+"""A consume-transform-produce pass in one transaction, call by call, by each of three clients; it dies where told.
 
 Run as a program: `transaction_steps.py <client> <address> <input> <output> <group and transactional id> <last step>`.
 It exits without a word to the broker right after the named step, as a process that is killed does. The offsets are in

@@ -1,8 +1,8 @@
-"""Exactly once through kills: a consume-transform-produce loop in transactions of up to 750 records, while the broker and
-the loop are killed (kill -9) again and again.
+"""Exactly once through kills: a consume-transform-produce loop in transactions of up to 750 records, while the broker
+and the loop are killed (kill -9) again and again.
 
-`SEMEL_TRANSACTION_RECORDS` and `SEMEL_TRANSACTION_KILLS` change how much, `SEMEL_TRANSACTION_SEED` repeats a run. The
-input grows with every kill, so that the loop is at work whenever one comes.
+`SEMEL_TRANSACTION_RECORDS` and `SEMEL_TRANSACTION_KILLS` change how much, `SEMEL_TRANSACTION_SEED` repeats a run. A
+kill comes shortly after the loop has begun a transaction, so that most meet one that is open.
 """
 
 from __future__ import annotations
@@ -20,30 +20,43 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from transaction_loop import QUICK, transformed
 
 from real_broker import Brokers, RealBroker
+from semel.records.batch import whole_batches
+from semel.records.control import ControlType, read_control
 
 PROGRAM = Path(__file__).with_name("transaction_loop.py")
 RECORDS = int(os.environ.get("SEMEL_TRANSACTION_RECORDS", "100000"))
-KILLS = int(os.environ.get("SEMEL_TRANSACTION_KILLS", "32"))
+KILLS = int(os.environ.get("SEMEL_TRANSACTION_KILLS", "48"))
 SEED = int(os.environ.get("SEMEL_TRANSACTION_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 31)
 PARTITIONS = 4
 SOURCE, TARGET, NAME = "source", "target", "loop"
 WAIT_S = 60.0
+PROGRESS_S = 10.0
 
 
 class Loop:
     """The program, started again whenever it has ended."""
 
-    def __init__(self, broker: RealBroker, log: Path) -> None:
+    def __init__(self, broker: RealBroker, directory: Path) -> None:
         self._command = [sys.executable, str(PROGRAM), broker.address, SOURCE, TARGET, NAME]
-        self._log = log
+        self._log = directory / "loop.log"
+        self._dots = directory / "loop.dots"
         self._process: subprocess.Popen[bytes] | None = None
         self.lives = 0
 
     def tend(self) -> None:
         if self._process is None or self._process.poll() is not None:
             self.lives += 1
-            with self._log.open("ab") as log:
-                self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            with self._log.open("ab") as log, self._dots.open("ab") as dots:
+                self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=dots, stderr=log)
+
+    @property
+    def begun(self) -> int:
+        """How many transactions all lives together have begun."""
+        return self._dots.stat().st_size
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
 
     def kill(self) -> None:
         if self._process is not None:
@@ -53,24 +66,20 @@ class Loop:
 
 
 class Input:
-    """Numbered records, spread over the partitions; the producer is idempotent and outlives the broker."""
+    """Numbered records, spread over the partitions."""
 
     def __init__(self, broker: RealBroker) -> None:
         settings = {"bootstrap.servers": broker.address, "enable.idempotence": True, "linger.ms": 5, **QUICK}
         self._producer = Producer(settings)
         self.expected: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
-        self.count = 0
 
-    def grow(self, until: int) -> None:
-        for number in range(self.count, until):
+    def fill(self) -> None:
+        for number in range(RECORDS):
             value = b"%d" % number
             self._producer.produce(SOURCE, value, partition=number % PARTITIONS)
             self.expected[number % PARTITIONS].append(transformed(value))
             if number % 1000 == 0:
                 self._producer.poll(0)
-        self.count = until
-
-    def finish(self) -> None:
         assert self._producer.flush(WAIT_S) == 0
 
 
@@ -89,8 +98,8 @@ class Output:
 
     def read(self, for_s: float) -> None:
         deadline = time.monotonic() + for_s
-        while (left_s := deadline - time.monotonic()) > 0:
-            for message in self._consumer.consume(5000, min(left_s, 0.5)):
+        while time.monotonic() < deadline:
+            for message in self._consumer.consume(2000, 0.02):
                 if message.error() is None:
                     self.seen[message.partition() or 0].append(message.value() or b"")
 
@@ -106,6 +115,19 @@ class Output:
         self._consumer.close()
 
 
+def ends(data: Path) -> dict[str, int]:
+    """How the transactions in the output have ended: the markers in its files."""
+    counts = {"COMMIT": 0, "ABORT": 0}
+    for path in data.glob(f"{TARGET}-*/*.log"):
+        log = path.read_bytes()
+        for position, header in whole_batches(log):
+            if header.is_control:
+                marker = read_control(log[position : position + header.size_bytes], header)
+                if marker is not None:
+                    counts[ControlType(marker.kind).name] += 1
+    return counts
+
+
 @pytest.mark.timeout(400)
 def test_a_loop_in_transactions_delivers_each_record_once_through_kills_of_the_broker_and_of_itself(
     brokers: Brokers, tmp_path: Path
@@ -116,14 +138,18 @@ def test_a_loop_in_transactions_delivers_each_record_once_through_kills_of_the_b
     admin = AdminClient({"bootstrap.servers": broker.address})
     for made in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in (SOURCE, TARGET)]).values():
         made.result(WAIT_S)
-    source, target, loop = Input(broker), Output(broker), Loop(broker, tmp_path / "loop.log")
+    source, target, loop = Input(broker), Output(broker), Loop(broker, tmp_path)
+    source.fill()
     killed = {"broker": 0, "loop": 0}
     started = time.monotonic()
     try:
-        for number in range(KILLS):
-            source.grow(RECORDS * (number + 1) // KILLS)
+        for _ in range(KILLS):
             loop.tend()
-            target.read(chance.uniform(0.3, 2.0))
+            wanted = loop.begun + chance.randrange(1, 5)
+            deadline = time.monotonic() + PROGRESS_S
+            while loop.begun < wanted and time.monotonic() < deadline:
+                time.sleep(0.001)
+            time.sleep(chance.uniform(0, 0.02))
             victim = chance.choice(("broker", "loop", "loop", "both"))
             if victim != "broker":
                 loop.kill()
@@ -132,8 +158,9 @@ def test_a_loop_in_transactions_delivers_each_record_once_through_kills_of_the_b
                 broker.kill()
                 killed["broker"] += 1
                 broker.start()
+            target.read(0.05)
             target.check(source.expected)
-        source.finish()
+        print(f"{RECORDS - target.count} records are left after the last kill")
         deadline = time.monotonic() + WAIT_S
         while target.count < RECORDS and time.monotonic() < deadline:
             loop.tend()
@@ -143,7 +170,9 @@ def test_a_loop_in_transactions_delivers_each_record_once_through_kills_of_the_b
     finally:
         loop.kill()
         target.close()
-        print(f"killed {killed}, {loop.lives} lives of the loop, {time.monotonic() - started:.1f} s")
-        print((tmp_path / "loop.log").read_text()[-3000:])
+        lives = f"{loop.lives} lives of the loop with {loop.begun} transactions"
+        print(f"killed {killed}, {lives}, {time.monotonic() - started:.1f} s")
+        print(f"markers in the output: {ends(broker.data)}")
+        print(loop.log[-3000:])
     target.check(source.expected)
     assert target.count == RECORDS, f"{RECORDS - target.count} records are missing"

@@ -1,12 +1,14 @@
-"""A consume-transform-produce loop as one would write it with confluent-kafka: reads, transforms, and commits output and
-offsets in one transaction. It may be killed at any time and started again.
+"""A consume-transform-produce loop as one would write it with confluent-kafka: reads, transforms, and commits output
+and offsets in one transaction. It may be killed at any time and started again.
 
 Run as a program: `transaction_loop.py <address> <input> <output> <name>`. What can be retried it retries, what can be
-aborted it aborts and reads again; anything else ends it with exit code 3, and whoever watches it starts it again.
+aborted it aborts and reads again; anything else ends it with exit code 3, and whoever watches it starts it again. It
+writes a dot for each transaction that it begins.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
@@ -43,6 +45,7 @@ def send_offsets(producer: Producer, consumer: Consumer, offsets: list[TopicPart
 
 def one_transaction(producer: Producer, consumer: Consumer, messages: list[Message], target: str) -> None:
     producer.begin_transaction()
+    os.write(sys.stdout.fileno(), b".")
     offsets: dict[int, TopicPartition] = {}
     for message in messages:
         producer.produce(target, transformed(message.value() or b""), partition=message.partition())

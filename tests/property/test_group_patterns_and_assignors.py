@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semel.assign.range_assignor import assign_range
+from semel.assign.round_robin import assign_round_robin
+from semel.assign.sticky import assign_cooperative_sticky, assign_sticky
 from semel.assign.subscription import Subscription
 from semel.assign.uniform import assign_uniform
 from semel.coordinator.group.topic_patterns import TopicPattern
@@ -74,7 +76,7 @@ def test_every_partition_that_somebody_wants_has_one_reader_who_wants_it(
     members = _members(described)
     wanted = {topic for member in members.values() for topic in member.topics if topic in partitions}
     everything = sorted((topic, index) for topic in wanted for index in range(partitions[topic]))
-    for assign in (assign_range, assign_uniform):
+    for assign in (assign_range, assign_uniform, assign_round_robin, assign_sticky):
         assignment = assign(members, partitions)
         assert set(assignment) == set(members)
         assert sorted(partition for owned in assignment.values() for partition in owned) == everything
@@ -100,3 +102,21 @@ def test_uniform_is_even_and_stays_as_it_is_when_nothing_changes(
         for name, member in members.items()
     }
     assert assign_uniform(again, partitions) == assignment
+
+
+@settings(max_examples=200, deadline=None)
+@given(GROUPS)
+def test_cooperative_sticky_never_gives_what_another_holds_and_is_sticky_in_the_end(
+    group: tuple[dict[str, int], dict[str, tuple[frozenset[str], frozenset[tuple[str, int]], str | None]]],
+) -> None:
+    partitions, described = group
+    members = _members(described)
+    owners: dict[tuple[str, int], str] = {}
+    for name, member in members.items():
+        kept = frozenset(partition for partition in member.owned if owners.setdefault(partition, name) == name)
+        members[name] = Subscription(member.topics, kept)
+    first = assign_cooperative_sticky(members, partitions)
+    for name, owned in first.items():
+        assert all(owners.get(partition, name) == name for partition in owned)
+    after = {name: Subscription(member.topics, frozenset(first[name])) for name, member in members.items()}
+    assert assign_cooperative_sticky(after, partitions) == assign_sticky(after, partitions)

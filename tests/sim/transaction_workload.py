@@ -164,7 +164,8 @@ async def judge(node: Node, history: History) -> None:
             visible = [attempt.value in values for values in seen]
             assert visible[0] == visible[1], f"{attempt} is half there"
             if visible[0]:
-                assert attempt.is_end_asked and attempt.wants_commit, f"{attempt} was never committed"
+                assert attempt.is_end_asked, f"{attempt} was never ended"
+                assert attempt.wants_commit, f"{attempt} was aborted"
                 committed.append(attempt)
             else:
                 assert not (attempt.is_end_promised and attempt.wants_commit), f"{attempt} is lost"

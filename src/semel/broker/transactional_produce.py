@@ -77,8 +77,8 @@ def verify(
 
 
 def translated(refusal: Refused, version: int) -> Refused:
-    """Fencing is INVALID_PRODUCER_EPOCH in Produce; that a transaction can only be aborted, old versions cannot say; and
-    that a coordinator is not there yet is nothing that a producer expects here: it is told to come again."""
+    """Fencing is INVALID_PRODUCER_EPOCH in Produce. That a transaction can only be aborted, old versions cannot say.
+    And that a coordinator is not there yet is nothing that a producer expects here: it is told to come again."""
     if refusal.code == ErrorCode.PRODUCER_FENCED:
         return Refused(ErrorCode.INVALID_PRODUCER_EPOCH, refusal.text)
     if refusal.code in _COME_AGAIN:

@@ -9,12 +9,13 @@ operations share one flush.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from semel.host.api import Clock
-from semel.log.errors import Refused
+from semel.log.errors import CorruptSegment, Refused
 from semel.log.types import Epoch, Offset, ProducerId
 from semel.records.batch import BatchHeader
 from semel.records.build import build_batch
@@ -23,6 +24,8 @@ from semel.records.read import Record, read_records
 from semel.replication.partition import Partition
 from semel.wire.errors import ErrorCode
 from semel.wire.primitives import coordinator_partition
+
+logger = logging.getLogger("semel.coordinator")
 
 NO_PRODUCER = -1
 _partition_of = lru_cache(maxsize=4096)(coordinator_partition)
@@ -52,10 +55,11 @@ S = TypeVar("S", bound=State)
 class Shard(Generic[S]):
     """The coordinator's side of one partition."""
 
-    def __init__(self, partition: Partition, state: S, clock: Clock) -> None:
+    def __init__(self, partition: Partition, state: S, clock: Clock, codec: int = 0) -> None:
         self.partition = partition
         self.state = state
         self._clock = clock
+        self._codec = codec
 
     @property
     def epoch(self) -> Epoch:
@@ -73,6 +77,7 @@ class Shard(Generic[S]):
             [entry.value for entry in entries],
             keys=[entry.key for entry in entries],
             base_timestamp_ms=now_ms,
+            codec=self._codec,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             transactional=producer is not None,
@@ -107,6 +112,7 @@ class Shards(Generic[S]):
         make_state: Callable[[], S],
         clock: Clock,
         on_loaded: Callable[[Shard[S]], None],
+        codec: int = 0,
     ) -> None:
         self.topic = topic
         self._partition = partition
@@ -114,8 +120,10 @@ class Shards(Generic[S]):
         self._make_state = make_state
         self._clock = clock
         self._on_loaded = on_loaded
+        self._codec = codec
         self._loaded: dict[int, Shard[S]] = {}
         self._loading: dict[int, asyncio.Task[None]] = {}
+        self._unreadable: dict[int, tuple[Partition, Refused]] = {}
 
     def for_key(self, key: str) -> Shard[S]:
         """The shard that a group id or transactional id belongs to; Refused while it is not there yet."""
@@ -129,11 +137,16 @@ class Shards(Generic[S]):
         if shard is not None and not shard.partition.is_closed:
             return shard
         partition = self._partition(self.topic, index)
+        if index in self._unreadable and self._unreadable[index][0] is partition:
+            raise self._unreadable[index][1]
         if index not in self._loading:
-            shard = Shard(partition, self._make_state(), self._clock)
+            shard = Shard(partition, self._make_state(), self._clock, self._codec)
             if partition.log.size_bytes <= _AT_ONCE_BYTES:
-                for _ in _replay(shard):
-                    pass
+                try:
+                    for _ in _replay(shard):
+                        pass
+                except CorruptSegment as damage:
+                    raise self._give_up(partition, damage) from damage
                 self._finish(index, shard)
                 return shard
             self._loading[index] = asyncio.ensure_future(self._load(index, shard))
@@ -144,8 +157,17 @@ class Shards(Generic[S]):
             for _ in _replay(shard):
                 await asyncio.sleep(0)
             self._finish(index, shard)
+        except CorruptSegment as damage:
+            self._give_up(shard.partition, damage)
         finally:
             del self._loading[index]
+
+    def _give_up(self, partition: Partition, damage: CorruptSegment) -> Refused:
+        """Half a state is none: what lives in this partition is not served, the others go on."""
+        logger.error("%s-%d is not served: %s", self.topic, partition.index, damage)
+        refusal = Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(damage))
+        self._unreadable[partition.index] = (partition, refusal)
+        return refusal
 
     def _finish(self, index: int, shard: Shard[S]) -> None:
         self._loaded[index] = shard
@@ -154,12 +176,11 @@ class Shards(Generic[S]):
     def load_all(self) -> None:
         """At start: what was left unfinished must go on without anyone asking."""
         for index in range(self._count(self.topic)):
-            if self._partition(self.topic, index).log.segments:
-                try:
+            try:
+                if self._partition(self.topic, index).log.segments:
                     self.at(index)
-                except Refused as refusal:
-                    if refusal.code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                        raise
+            except Refused:
+                pass  # it is being loaded, or offline, or damaged, which has been logged
 
     def loaded(self) -> list[Shard[S]]:
         return list(self._loaded.values())

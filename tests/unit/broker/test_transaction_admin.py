@@ -184,3 +184,18 @@ async def test_who_may_not_is_refused_and_shown_nothing(node: Node) -> None:
     assert await listed(client) == {}
     assert (await described(client, ID)).error_code == denied
     assert await write_marker(client, end_marker(producer, 0)) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+class NoLook:
+    """Transactions may be made, but not looked at."""
+
+    def authorise(self, principal: str, operation: Operation, resource: ResourceType, name: str) -> bool:
+        return resource != ResourceType.TRANSACTIONAL_ID or operation != Operation.DESCRIBE
+
+
+@simulated(authoriser=NoLook)
+async def test_transactions_that_one_may_not_look_at_are_not_listed(node: Node) -> None:
+    client = await with_transactions(node)
+    producer = await started(client, V1)
+    assert await producer.add(0) == 0
+    assert await listed(client) == {}

@@ -377,6 +377,18 @@ async def test_readers_are_served_at_every_moment_of_a_swap() -> None:
     assert seen == {20, 1}
 
 
+async def test_a_swap_that_is_over_does_not_come_back() -> None:
+    """Its manifest would move the half-made files of the next compaction into the log."""
+    disk = SimDisk()
+    log = table(disk)
+    put(log, ("a", "1"))
+    put(log, ("a", "2"))
+    await compact(log)
+    for seed in range(30):
+        names = disk.after_power_loss(seed).list_dir(log.directory)
+        assert not [name for name in names if name.endswith(".json")]
+
+
 def crash_table(disk: SimDisk) -> Log:
     log = table(disk, segment_bytes=400)
     for number in range(10):

@@ -318,6 +318,28 @@ def test_a_damaged_log_is_not_compacted_and_the_others_are() -> None:
     simulated(work())
 
 
+def test_gaps_that_compaction_left_are_not_taken_for_lost_records() -> None:
+    async def work() -> None:
+        for seed in range(10):
+            stand = Stand(SimDisk(seed))
+            stand.open()
+            overrides = {"segment_bytes": 300, "cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0}
+            log = stand.load(**overrides)
+            log.on_roll = lambda _: None  # the background has not come to it yet
+            for number in range(20):
+                write(log, batch(b"%d" % number, keys=[b"k"]))
+            await stand.commit(log)
+            await stand.store.compact_one()
+            again = Stand(stand.disk.after_power_loss(seed))
+            again.open()
+            log = again.load(**overrides)
+            assert log.end_offset == 20
+            header, data = batches_from(log, 0)[-1]
+            assert [record.value for record in read_records(data, header)] == [b"19"]
+
+    simulated(work())
+
+
 def test_a_removed_log_is_gone_for_good_and_its_name_is_free() -> None:
     async def work() -> None:
         stand = Stand(SimDisk())

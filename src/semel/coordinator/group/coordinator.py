@@ -38,6 +38,8 @@ from semel.wire.spec.sync_group import SyncGroupRequest, SyncGroupResponse
 logger = logging.getLogger("semel.groups")
 
 OFFSETS_TOPIC = "__consumer_offsets"
+# How many groups are cleaned before the loop has its turn.
+_GROUPS_AT_ONCE = 20
 
 
 class GroupCoordinator:
@@ -50,16 +52,26 @@ class GroupCoordinator:
         clock: Clock,
         random: Random,
     ) -> None:
-        self.shards: Shards[GroupState] = Shards(OFFSETS_TOPIC, partition, count, GroupState, clock, self._loaded)
+        self.shards: Shards[GroupState] = Shards(
+            OFFSETS_TOPIC,
+            partition,
+            count,
+            GroupState,
+            clock,
+            self._loaded,
+            codec=config().int("offsets.topic.compression.codec"),
+        )
         # The version of the topics that KIP-848 groups compare theirs with; each start begins anew.
         self.version = 1
+        self._count = count
         self._image = image
         self._config = config
         self._clock = clock
         self._random = random
         self._sides: dict[int, GroupShard] = {}
-        self._deleted_while_loading: set[str] = set()
-        self._cleaning: asyncio.TimerHandle | None = None
+        # Topics that were deleted while a shard was still being read, by shard.
+        self._deleted: dict[int, set[str]] = {}
+        self._cleaning: asyncio.Task[None] | None = None
 
     @property
     def image(self) -> ClusterImage:
@@ -68,11 +80,12 @@ class GroupCoordinator:
     def start(self) -> None:
         """Loads every shard, so that members who died with the last start are noticed, and begins to clean."""
         self.shards.load_all()
-        self._clean_later()
+        self._cleaning = asyncio.ensure_future(self._clean_now_and_then())
 
     async def close(self) -> None:
         if self._cleaning is not None:
             self._cleaning.cancel()
+            await asyncio.wait([self._cleaning])
         for side in self._sides.values():
             side.unload()
         self._sides.clear()
@@ -83,11 +96,8 @@ class GroupCoordinator:
         if index in self._sides:
             self._sides[index].unload()
         side = self._sides[index] = GroupShard(shard, self._config, self._clock, self._random, self)
-        if self._deleted_while_loading:
-            with _logged("offsets of deleted topics stay"):
-                side.topics_deleted(self._deleted_while_loading)
-        if not self.shards.is_loading:
-            self._deleted_while_loading.clear()
+        with _logged("offsets of deleted topics stay"):
+            side.topics_deleted(self._deleted.pop(index, ()))
 
     def _side(self, shard: Shard[GroupState]) -> GroupShard:
         return self._sides[shard.partition.index]
@@ -104,7 +114,8 @@ class GroupCoordinator:
         if not deleted:
             return
         if self.shards.is_loading:
-            self._deleted_while_loading.update(deleted)
+            for index in set(range(self._count(OFFSETS_TOPIC))) - self._sides.keys():
+                self._deleted.setdefault(index, set()).update(deleted)
         if OFFSETS_TOPIC in deleted:
             for side in self._sides.values():
                 side.unload()
@@ -117,15 +128,17 @@ class GroupCoordinator:
     def _open_sides(self) -> list[GroupShard]:
         return [side for side in self._sides.values() if not side.shard.partition.is_closed]
 
-    def _clean_later(self) -> None:
-        interval_ms = self._config().int("offsets.retention.check.interval.ms")
-        self._cleaning = asyncio.get_running_loop().call_later(interval_ms / 1000, self._clean)
-
-    def _clean(self) -> None:
-        self._clean_later()
-        for side in self._open_sides():
-            with _logged("expired offsets stay until the next check"):
-                side.clean()
+    async def _clean_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(self._config().int("offsets.retention.check.interval.ms") / 1000)
+            for side in self._open_sides():
+                for number, group_id in enumerate(side.group_ids()):
+                    if side.shard.partition.is_closed:
+                        break
+                    with _logged("expired offsets stay until the next check"):
+                        side.clean(group_id)
+                    if number % _GROUPS_AT_ONCE == 0:
+                        await asyncio.sleep(0)
 
     # -- the classic protocol
 

@@ -149,21 +149,20 @@ class GroupShard:
             return removed_group(state.consumer[group_id])
         return [group_entry(group_id, None)] if group_id in state.classic else []
 
-    def clean(self) -> None:
-        """Removes offsets that are overdue, and groups that nobody is in and that have none left."""
-        for group_id in self.group_ids():
-            entries, has_none_left = self.offsets.expired(group_id)
-            group, consumer = self.rebalance.groups.get(group_id), self.shard.state.consumer.get(group_id)
-            is_empty = (group is None or (group.state is _S.EMPTY and not group.pending_join)) and not (
-                consumer is not None and consumer.members
-            )
-            is_over = has_none_left and is_empty
-            if is_over:
-                entries = [*entries, *self._removal(group_id)]
-            if entries:
-                logger.info("%s: %d records of it have expired", group_id, len(entries))
-                self.shard.append(entries)
-            if is_over and group is not None:
+    def clean(self, group_id: str) -> None:
+        """Removes offsets that are overdue, and a group that nobody is in and that has none left."""
+        entries, has_none_left = self.offsets.expired(group_id)
+        group, consumer = self.rebalance.groups.get(group_id), self.shard.state.consumer.get(group_id)
+        has_members = group is not None and (group.state is not _S.EMPTY or bool(group.pending_join))
+        is_over = has_none_left and not has_members and not (consumer is not None and consumer.members)
+        if is_over:
+            entries = [*entries, *self._removal(group_id)]
+        if entries:
+            logger.info("%s: %d records of it have expired", group_id, len(entries))
+            self.shard.append(entries)
+        if is_over:
+            self.consumer.forget(group_id)
+            if group is not None:
                 self.rebalance.remove(group)
 
     def topics_deleted(self, topics: Collection[str]) -> None:

@@ -216,6 +216,8 @@ class GroupOffsets:
 
     def topics_deleted(self, topics: Collection[str]) -> None:
         """A topic that is created anew under an old name must not begin where the old one was left."""
+        if not topics:
+            return
         state = self._shard.state
         entries: dict[Entry, None] = {}
         for groups in [state.offsets, *state.pending.values()]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from semel.coordinator.txn.decisions import Ending, Identity, ended_by_client, initialised, with_partitions
+from semel.coordinator.txn.decisions import NOBODY, Ending, Identity, ended_by_client, initialised, with_partitions
 from semel.coordinator.txn.state import TransactionState
 from semel.coordinator.txn.transactions import Transaction
 from semel.log.errors import Refused
@@ -30,7 +30,7 @@ def in_state(state: TransactionState, **fields: object) -> Transaction:
 
 
 def init(
-    transaction: Transaction, claimed: Identity = Identity(-1, -1), new_id: int | None = None, timeout_ms: int = 60_000
+    transaction: Transaction, claimed: Identity = NOBODY, new_id: int | None = None, timeout_ms: int = 60_000
 ) -> Transaction:
     return initialised(transaction, claimed, timeout_ms, new_id, NOW_MS)
 
