@@ -1,4 +1,4 @@
-"""Builds the compiled parts. Each is optional: without a C compiler the same sources run as plain Python, far slower."""
+"""Builds the compiled parts. Each is optional: without a C compiler plain Python takes its place, far slower."""
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import time
+from itertools import pairwise
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
@@ -80,7 +81,8 @@ def wait_for_progress(tally: Tally) -> None:
 
 
 def read_all(address: str) -> list[int]:
-    consumer = Consumer({"bootstrap.servers": address, "group.id": "demo", "enable.partition.eof": True, "log_level": 0})
+    settings = {"bootstrap.servers": address, "group.id": "demo", "enable.partition.eof": True, "log_level": 0}
+    consumer = Consumer(settings)
     consumer.assign([TopicPartition(TOPIC, 0, 0)])
     found: list[int] = []
     while True:
@@ -117,7 +119,7 @@ def main() -> None:
     print(f"  {'in the log':<14}{len(found):>8,}")
     print(f"  {'lost':<14}{len(lost):>8,}")
     print(f"  {'duplicated':<14}{len(found) - len(set(found)):>8,}")
-    print(f"  {'out of order':<14}{sum(1 for a, b in zip(found, found[1:], strict=False) if b < a):>8,}")
+    print(f"  {'out of order':<14}{sum(1 for a, b in pairwise(found) if b < a):>8,}")
     is_exact = not lost and len(found) == len(set(found)) == PAYMENTS and found == sorted(found)
     print("\n  each payment exactly once, in order" if is_exact else "\n  that is not exactly once: please report it")
     sys.exit(0 if is_exact else 1)

@@ -67,6 +67,15 @@ class MemoryLog:
     def size_bytes(self) -> int:
         return sum(len(batch) for _, batch in self.entries)
 
+    @property
+    def file(self) -> MemoryLog:
+        return self
+
+    def pin(self) -> None:
+        """Memory stays readable."""
+
+    def unpin(self) -> None: ...
+
     def batches(self) -> Iterator[tuple[int, BatchHeader, memoryview]]:
         for header, batch in self.entries:
             yield 0, header, memoryview(batch)

@@ -23,7 +23,7 @@ async def ensure(broker: Broker, name: str) -> None:
     if name in broker.topics.by_name:
         return
     try:
-        committed = broker.controller.create_topic(_wanted(broker, name)).committed
+        committed = broker.controller.create_topic(new_topic(broker, name)).committed
     except Refused as refusal:
         if refusal.code != ErrorCode.TOPIC_ALREADY_EXISTS:
             raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} cannot be created: {refusal.text}") from refusal
@@ -33,7 +33,10 @@ async def ensure(broker: Broker, name: str) -> None:
         await committed
 
 
-def _wanted(broker: Broker, name: str) -> NewTopic:
+def new_topic(broker: Broker, name: str) -> NewTopic:
+    """What a topic is made like when nobody says: an internal one by settings of its own."""
+    if name not in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC):
+        return NewTopic(name)
     config, nodes = broker.config, len(broker.image.brokers)
     if name == OFFSETS_TOPIC:
         prefix, in_sync = "offsets.topic", 1

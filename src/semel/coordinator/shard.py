@@ -30,7 +30,7 @@ logger = logging.getLogger("semel.coordinator")
 NO_PRODUCER = -1
 _partition_of = lru_cache(maxsize=4096)(coordinator_partition)
 # A log up to this size is replayed at once; a larger one in pieces, between which the loop goes on.
-_AT_ONCE_BYTES = 1 << 20
+_AT_ONCE_BYTES = 64 << 10
 
 
 class Entry(NamedTuple):
@@ -197,11 +197,19 @@ class Shards(Generic[S]):
 
 
 def _replay(shard: Shard[S]) -> Iterable[None]:
-    """Replays the log of a shard, batch by batch, giving way after each."""
-    for segment in list(shard.partition.log.segments):
-        for _, header, batch in segment.batches():
-            replay_batch(shard.state, header, batch)
-            yield
+    """Replays the log of a shard, batch by batch, giving way after each. Compaction may swap segments meanwhile: those
+    that were there at the beginning stay readable, and say the same."""
+    segments = list(shard.partition.log.segments)
+    for segment in segments:
+        segment.file.pin()
+    try:
+        for segment in segments:
+            for _, header, batch in segment.batches():
+                replay_batch(shard.state, header, batch)
+                yield
+    finally:
+        for segment in segments:
+            segment.file.unpin()
 
 
 def replay_batch(state: State, header: BatchHeader, batch: memoryview) -> None:

@@ -115,6 +115,14 @@ async def test_a_missing_topic_is_created_once_for_all_who_ask_at_the_same_time(
     assert len({answer.topics[0].topic_id for answer in answers}) == 1
 
 
+@simulated(settings={"num.partitions": "3"})
+async def test_an_internal_topic_asked_for_by_name_is_made_as_its_coordinator_needs_it(node: Node) -> None:
+    client = await node.client()
+    response = await metadata(client, "__consumer_offsets")
+    assert len(response.topics[0].partitions) == 50
+    assert node.broker.topics.by_name["__consumer_offsets"].config.compacts
+
+
 @simulated()
 async def test_a_client_can_forbid_the_creation(node: Node) -> None:
     client = await node.client()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from broker_harness import Node, simulated
+from broker_harness import ROOT, Node, simulated
 from group_requests import (
     GROUP,
     SETTINGS,
@@ -143,3 +143,32 @@ async def test_a_client_that_hangs_up_while_it_waits_leaves_no_trace(node: Node)
     await asyncio.sleep(600)
     response = await other.ask(DescribeGroupsRequest(groups=[GROUP]))
     assert response.groups[0].group_state in ("Empty", "Dead")
+
+
+@simulated(settings=SETTINGS)
+async def test_a_partition_that_is_offline_keeps_neither_the_broker_nor_the_other_groups_from_starting(
+    node: Node,
+) -> None:
+    client = await ready(node)
+    other = next(name for name in "abcdef" if coordinator_partition(name, 3) != coordinator_partition(GROUP, 3))
+    for group_id in (GROUP, other):
+        assert await commit(node, client, group_id=group_id) == 0
+    await node.stop()
+    directory = f"{ROOT}/__consumer_offsets-{coordinator_partition(GROUP, 3)}"
+    # What was durable is gone: the log is not opened, because it cannot be made whole.
+    name = f"{directory}/{0:020d}.log"
+    node.disk.replace_file_now(name, node.disk.read_file(name)[:30])
+    await node.start()
+    client = await node.client()
+    response = await client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=[GROUP, other]))
+    assert [found.error_code for found in response.coordinators] == [ErrorCode.COORDINATOR_NOT_AVAILABLE, 0]
+    assert await commit(node, client) == ErrorCode.NOT_COORDINATOR
+    assert await commit(node, client, group_id=other) == 0
+
+
+@simulated(settings={"offsets.topic.num.partitions": "100001"})
+async def test_an_offsets_topic_that_cannot_be_created_has_no_coordinator(node: Node) -> None:
+    client = await node.client()
+    response = await client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=[GROUP]))
+    assert response.coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert "100001" in response.coordinators[0].error_message

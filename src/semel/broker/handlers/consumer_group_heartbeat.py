@@ -1,6 +1,7 @@
 """ConsumerGroupHeartbeat (68), versions 0-1: a member of a KIP-848 group joins, stays, leaves, learns its partitions.
 
-Left out: classic members in the same group (the online migration of KIP-848).
+Left out: classic members in the same group (the online migration of KIP-848), and asking for each topic that matches a
+pattern: who may read the group is given all of them, though reading needs a permission of its own.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from collections.abc import Coroutine
 from semel.broker.authoriser import CLUSTER_NAME, Operation, ResourceType, authorised_bits
 from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
+from semel.broker.internal_topics import new_topic
 from semel.broker.topics import OfflinePartition, Topic
-from semel.controller.controller import NewTopic
 from semel.controller.metadata_log import TOPIC as METADATA_TOPIC
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
@@ -63,7 +63,7 @@ async def _after_creation(
             context.authorise_topic(Operation.DESCRIBE, name)
             if not may_create_any:
                 context.authorise_topic(Operation.CREATE, name)
-            committed = broker.controller.create_topic(NewTopic(name)).committed
+            committed = broker.controller.create_topic(new_topic(broker, name)).committed
         except Refused as refusal:
             if refusal.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 refused[name] = refusal.code

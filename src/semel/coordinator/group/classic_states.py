@@ -1,10 +1,10 @@
 """The states of a group of the classic protocol, and every way from one to another.
 
-             REBALANCE                    JOINED                         ASSIGNED
-    EMPTY ---------------> PREPARING ---------------> COMPLETING ---------------------> STABLE
-      ^                    REBALANCE                  REBALANCE                            |
-      |       EMPTIED        |   ^                        |            REBALANCE           |
-      +----------------------+   +------------------------+--------------------------------+
+             REBALANCE               JOINED                  ASSIGNED
+    EMPTY ---------------> PREPARING ---------> COMPLETING -----------> STABLE
+      ^                      |   ^                  |                     |
+      |       EMPTIED        |   |    REBALANCE     |      REBALANCE      |
+      +----------------------+   +------------------+---------------------+
 
 PREPARING waits for members to join, COMPLETING for the leader to hand out the assignment. From every state REMOVED
 leads to DEAD: the group was deleted, or another node coordinates it.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from semel.assign.range_assignor import assign_range
 from semel.assign.subscription import Subscription
@@ -52,16 +53,7 @@ class ConsumerDraft:
     def replace_static(self, old: ConsumerMember, new_id: str) -> ConsumerMember:
         """A static member came back: the place, the partitions and the target are its own."""
         group_id = self._group.group_id
-        member = ConsumerMember(
-            **{
-                **vars(old),
-                "member_id": new_id,
-                "epoch": 0,
-                "previous_epoch": 0,
-                "state": MemberState.STABLE,
-                "revoking": NOTHING,
-            }
-        )
+        member = replace(old, member_id=new_id, epoch=0, previous_epoch=0, state=MemberState.STABLE, revoking=NOTHING)
         del self._members[old.member_id]
         self._members[new_id] = member
         self._target[new_id] = self._target.pop(old.member_id, NOTHING)

@@ -99,12 +99,9 @@ class GroupCoordinator:
         with _logged("offsets of deleted topics stay"):
             side.topics_deleted(self._deleted.pop(index, ()))
 
-    def _side(self, shard: Shard[GroupState]) -> GroupShard:
-        return self._sides[shard.partition.index]
-
     def _of(self, group_id: str) -> GroupShard:
         """Where a group lives; Refused when that is not here or not yet."""
-        return self._side(self.shards.for_key(group_id))
+        return self._sides[self.shards.for_key(group_id).partition.index]
 
     # -- what happens in the cluster
 

@@ -170,8 +170,9 @@ class GroupState:
 
     def _replay_assignment(self, group: ConsumerGroup, key: Message, value: Message | None) -> None:
         if isinstance(key, ConsumerGroupTargetAssignmentMetadataKey):
-            known = isinstance(value, ConsumerGroupTargetAssignmentMetadataValue)
-            group.target_epoch = value.assignment_epoch if known else 0  # type: ignore[union-attr]
+            group.target_epoch = 0
+            if isinstance(value, ConsumerGroupTargetAssignmentMetadataValue):
+                group.target_epoch = value.assignment_epoch
         elif isinstance(key, ConsumerGroupTargetAssignmentMemberKey):
             if isinstance(value, ConsumerGroupTargetAssignmentMemberValue):
                 group.target[key.member_id] = partitions_of(value.topic_partitions)
