@@ -25,12 +25,12 @@ from semel.records.control import ControlType, read_control
 
 PROGRAM = Path(__file__).with_name("transaction_loop.py")
 RECORDS = int(os.environ.get("SEMEL_TRANSACTION_RECORDS", "100000"))
-KILLS = int(os.environ.get("SEMEL_TRANSACTION_KILLS", "48"))
+KILLS = int(os.environ.get("SEMEL_TRANSACTION_KILLS", "40"))
 SEED = int(os.environ.get("SEMEL_TRANSACTION_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 31)
 PARTITIONS = 4
 SOURCE, TARGET, NAME = "source", "target", "loop"
 WAIT_S = 60.0
-PROGRESS_S = 10.0
+PROGRESS_S = 5.0
 
 
 class Loop:
@@ -145,7 +145,7 @@ def test_a_loop_in_transactions_delivers_each_record_once_through_kills_of_the_b
     try:
         for _ in range(KILLS):
             loop.tend()
-            wanted = loop.begun + chance.randrange(1, 5)
+            wanted = loop.begun + chance.randrange(1, 3)
             deadline = time.monotonic() + PROGRESS_S
             while loop.begun < wanted and time.monotonic() < deadline:
                 time.sleep(0.001)

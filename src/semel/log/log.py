@@ -157,7 +157,7 @@ class Log:
         base_offset = self.end_offset
         set_base_offset(batch, base_offset)
         set_leader_epoch(batch, leader_epoch)
-        header = header._replace(base_offset=base_offset, partition_leader_epoch=leader_epoch)
+        header = BatchHeader(base_offset, header.batch_length, leader_epoch, *header[3:])
         try:
             segment = self._segment_for(header, now_ms)
         except OSError as error:

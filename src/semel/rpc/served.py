@@ -83,7 +83,7 @@ class ServedConnection:
         self._outstanding: deque[_Slot] = deque()
         self._paused_for = 0
         self._held = bytearray()
-        self._frame: bytearray | None = None
+        self._frame: memoryview | None = None
         self._frame_bytes = 0
         self._filled = 0
         self._paid_bytes = 0
@@ -97,7 +97,7 @@ class ServedConnection:
 
     def get_buffer(self) -> memoryview:
         if self._frame is not None:
-            return memoryview(self._frame)[self._filled :]
+            return self._frame[self._filled :]
         return self._server.shared_buffer
 
     def received(self, count: int) -> None:
@@ -160,7 +160,7 @@ class ServedConnection:
     def _begin_frame(self, length: int, first: memoryview) -> None:
         self._frame_bytes = length
         most = _FIRST_BUFFER_BYTES if self._paid_bytes else max(self._server.budget.free_bytes, 1)
-        self._frame = bytearray(max(len(first), min(length, most)))
+        self._frame = self._server.buffers.take(max(len(first), min(length, most)))
         self._filled = len(first)
         self._frame[: self._filled] = first
         self._continue_frame()
@@ -172,31 +172,36 @@ class ServedConnection:
             return
         if len(frame) < self._frame_bytes:
             if self._paid_bytes or self._reserve(self._frame_bytes):
-                larger = bytearray(min(self._frame_bytes, max(2 * len(frame), _FIRST_BUFFER_BYTES)))
+                larger = self._server.buffers.take(min(self._frame_bytes, max(2 * len(frame), _FIRST_BUFFER_BYTES)))
                 larger[: self._filled] = frame
                 self._frame = larger
+                self._server.buffers.give_back(frame)
             return
         self._frame = None
         paid_bytes, self._paid_bytes = self._paid_bytes, 0
-        self._serve(memoryview(frame), paid_bytes)
+        if not self._serve(frame, paid_bytes):
+            self._server.buffers.give_back(frame)
 
     # -- serving
 
-    def _serve(self, frame: memoryview, budget_bytes: int) -> None:
+    def _serve(self, frame: memoryview, budget_bytes: int) -> bool:
+        """Whether the bytes of the request are still needed when this returns."""
+        is_held = False
         try:
             answer = self._dispatch(self, frame)
         except CloseConnection as error:
             self._server.budget.give_back(budget_bytes)
             self._refuse(str(error))
-            return
+            return False
         except Exception as error:
             self._server.budget.give_back(budget_bytes)
             self._server.failed(self, error)
             self._refuse("its request could not be served")
-            return
+            return False
         if isinstance(answer, Later):
             slot = _Slot(None, answer.future, not answer.may_go_on)
-            if answer.holds_request:
+            is_held = answer.holds_request
+            if is_held:
                 slot.request_bytes, budget_bytes = budget_bytes, 0
             self._outstanding.append(slot)
             if slot.blocks or len(self._outstanding) >= _MOST_OUTSTANDING:
@@ -212,6 +217,7 @@ class ServedConnection:
                 self._send(answer)
         if budget_bytes:
             self._server.budget.give_back(budget_bytes)
+        return is_held
 
     def _answered(self, slot: _Slot) -> None:
         self._server.budget.give_back(slot.request_bytes)

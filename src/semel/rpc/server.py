@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from semel.host.api import Host, Link, Listener
 from semel.rpc.budget import MemoryBudget
+from semel.rpc.buffers import SpareBuffers
 from semel.rpc.served import Answer, ServedConnection
 
 logger = logging.getLogger("semel.rpc")
@@ -41,6 +42,7 @@ class Server:
         self.budget = MemoryBudget(limits.requests_in_memory_bytes)
         # One buffer for all: what is read into it is served, or moved, before the next read of any connection.
         self.shared_buffer = memoryview(bytearray(_SHARED_BUFFER_BYTES))
+        self.buffers = SpareBuffers()
         self.connections: set[ServedConnection] = set()
         self._per_host: Counter[str] = Counter()
         self._host = host

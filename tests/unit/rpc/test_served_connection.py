@@ -90,6 +90,19 @@ async def test_a_large_frame_takes_memory_as_it_arrives() -> None:
     assert len(connection._frame) <= 8 * MEGABYTE
 
 
+async def test_the_buffer_of_a_large_frame_is_used_again_but_not_while_its_request_needs_it() -> None:
+    bench = Bench()
+    link = bench.connect()
+    bench.dispatch.later("hold", holds_request=True)
+    link.arrive(framed(body("hold", MEGABYTE)), 100_000)
+    assert bench.server.buffers.spare_bytes == 0
+    other = bench.connect()
+    for number in range(3):
+        other.arrive(framed(body(f"other {number}", MEGABYTE)), 100_000)
+        assert bench.server.buffers.spare_bytes == MEGABYTE
+    assert [answer[:7] for answer in other.answers()] == [b"other 0", b"other 1", b"other 2"]
+
+
 # -- what the peer broke, and what we broke
 
 

@@ -1,0 +1,33 @@
+"""Buffers for frames that do not come in one read, used again: fresh memory costs more than the copy into it."""
+
+_SMALLEST_BYTES = 256 << 10
+_LARGEST_BYTES = 4 << 20
+_MOST_SPARE_BYTES = 16 << 20
+
+
+class SpareBuffers:
+    """A few buffers in sizes of powers of two. Whoever gives one back has no more use for what is in it."""
+
+    def __init__(self) -> None:
+        self._spare: dict[int, list[bytearray]] = {}
+        self.spare_bytes = 0
+
+    def take(self, length: int) -> memoryview:
+        """At least `length` bytes of whatever content, as a view of exactly that length."""
+        if length > _LARGEST_BYTES:
+            return memoryview(bytearray(length))
+        size = max(_SMALLEST_BYTES, 1 << (length - 1).bit_length())
+        spare = self._spare.get(size)
+        if not spare:
+            return memoryview(bytearray(size))[:length]
+        self.spare_bytes -= size
+        return memoryview(spare.pop())[:length]
+
+    def give_back(self, view: memoryview) -> None:
+        buffer = view.obj
+        if not isinstance(buffer, bytearray):
+            raise TypeError(f"not a view of a buffer of ours: {buffer!r}")
+        size = len(buffer)
+        if size <= _LARGEST_BYTES and self.spare_bytes + size <= _MOST_SPARE_BYTES:
+            self._spare.setdefault(size, []).append(buffer)
+            self.spare_bytes += size
