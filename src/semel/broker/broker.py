@@ -21,7 +21,7 @@ from semel.controller.metadata_log import MetadataLog
 from semel.coordinator.group.coordinator import GroupCoordinator
 from semel.coordinator.txn.coordinator import TransactionCoordinator
 from semel.host.api import Host
-from semel.log.errors import CorruptSegment
+from semel.log.errors import BrokenLog, CorruptSegment
 from semel.log.store import LogStore
 from semel.records import warn_if_uncompiled
 from semel.rpc.server import Limits, Server
@@ -154,7 +154,9 @@ class Broker:
         self.server.limits = _limits(config)
 
     def _request_failed(self, error: BaseException) -> None:
-        """A bug in a handler closes one connection; it does not end the node. It is logged with its trace."""
+        """A bug in a handler closes one connection and is logged with its trace; a broken log ends the node."""
+        if isinstance(error, BrokenLog):
+            self.on_broken(error)
 
     def report_damage(self, damage: CorruptSegment) -> None:
         """Once per place: a reader that comes again and again does not fill the log."""

@@ -16,6 +16,7 @@ from broker_harness import (
     simulated,
 )
 
+from semel.log.errors import BrokenLog
 from semel.records.compression import Codec
 from semel.wire.errors import ErrorCode
 from semel.wire.frame import request_bytes
@@ -571,3 +572,16 @@ async def test_a_request_that_does_not_fit_in_one_read_is_served(node: Node) -> 
     assert client.frames
     assert await client.values("t") == [b"a" * 900_000]
     assert node.broker.server.budget.used_bytes == 0
+
+
+@simulated()
+async def test_a_log_that_cannot_be_cut_back_after_a_failed_write_ends_the_node(node: Node) -> None:
+    client = await node.client()
+    await client.create_topic("t")
+    assert (await client.produce("t", batch_of(b"fine"))).error_code == 0
+    node.disk.fail_at("write")
+    node.disk.fail_at("truncate")
+    with pytest.raises((ConnectionError, EOFError)):
+        await client.produce("t", batch_of(b"half"))
+    assert [type(error) for error in node.broken] == [BrokenLog]
+    node.broken.clear()

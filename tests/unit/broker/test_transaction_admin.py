@@ -53,6 +53,10 @@ async def test_transactions_are_listed_by_state_producer_and_age(node: Node) -> 
     assert await listed(client, producer_id_filters=[idle.producer_id]) == {"idle": "Empty"}
     assert await listed(client, duration_filter=4000, state_filters=["Ongoing"]) == {"open": "Ongoing"}
     assert await listed(client, duration_filter=6000) == {}
+    assert await listed(client, transactional_id_pattern="(idle|do.*)") == {"idle": "Empty", "done": "CompleteCommit"}
+    assert await listed(client, transactional_id_pattern="ope") == {}, "the whole name must match"
+    answer = await client.ask(ListTransactionsRequest(transactional_id_pattern="(open"))
+    assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
     answer = await client.ask(ListTransactionsRequest(state_filters=["Ongoing", "Nonsense"]))
     assert list(answer.unknown_state_filters) == ["Nonsense"]
 

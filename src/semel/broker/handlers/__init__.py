@@ -50,7 +50,7 @@ HANDLERS: dict[int, Served] = {
     60: _served("describe_cluster", 0, 2),
     61: _served("describe_producers", 0, 0),
     65: _served("describe_transactions", 0, 0),
-    66: _served("list_transactions", 0, 1),
+    66: _served("list_transactions", 0, 2),
     68: _served("consumer_group_heartbeat", 0, 1),
     69: _served("consumer_group_describe", 0, 1),
     75: _served("describe_topic_partitions", 0, 0),

@@ -1,13 +1,11 @@
-"""ListTransactions (66), versions 0-1: the transactions that this node coordinates, by state, producer and age.
-
-Left out: the pattern of version 2.
-"""
+"""ListTransactions (66), versions 0-2: the transactions of this coordinator, by state, producer, age and name."""
 
 from __future__ import annotations
 
 from semel.broker.authoriser import Operation, ResourceType
 from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
+from semel.coordinator.group.topic_patterns import BadPattern, TopicPattern
 from semel.coordinator.txn.state import TransactionState
 from semel.coordinator.txn.transactions import Transaction
 from semel.log.errors import Refused
@@ -20,6 +18,10 @@ _LABELS = {state.label for state in TransactionState}
 async def handle(broker: Broker, request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
     if broker.transactions.shards.is_loading:
         return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    try:
+        pattern = TopicPattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
+    except BadPattern:
+        return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
     now_ms = broker.host.clock.wall_ms()
     response = ListTransactionsResponse(
         unknown_state_filters=[state for state in request.state_filters if state not in _LABELS],
@@ -30,7 +32,9 @@ async def handle(broker: Broker, request: ListTransactionsRequest, context: Requ
                 transaction_state=transaction.state.label,
             )
             for transaction in broker.transactions.transactions()
-            if _is_wanted(transaction, request, now_ms) and _is_allowed(transaction, context)
+            if _is_wanted(transaction, request, now_ms)
+            and (pattern is None or pattern.matches(transaction.transactional_id))
+            and _is_allowed(transaction, context)
         ],
     )
     await broker.transactions.committed()

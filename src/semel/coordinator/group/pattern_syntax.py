@@ -1,4 +1,4 @@
-"""From the text of a pattern to an automaton: RE2's syntax, as far as topic names need it (Thompson's construction)."""
+"""From the text of a pattern to an automaton: RE2's syntax, as far as names need it (Thompson's construction)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import re
 import string
 from collections.abc import Iterable
 
-ALPHABET = string.ascii_letters + string.digits + "._-"
+# The printable characters of ASCII, and one that stands for all others.
+OTHER = "\U0010ffff"
+ALPHABET = "".join(map(chr, range(32, 127))) + OTHER
 MOST_CHARACTERS = 1024
 _MOST_STATES = 2000
 _MOST_REPEATS = 1000
@@ -22,7 +24,7 @@ def _set_of(characters: Iterable[str]) -> int:
 _CLASSES = {
     "d": _set_of(string.digits),
     "w": _set_of(string.ascii_letters + string.digits + "_"),
-    "s": 0,
+    "s": _set_of(" "),
 }
 _POSIX = {
     "alpha": _set_of(string.ascii_letters),
@@ -30,14 +32,14 @@ _POSIX = {
     "alnum": _set_of(string.ascii_letters + string.digits),
     "upper": _set_of(string.ascii_uppercase),
     "lower": _set_of(string.ascii_lowercase),
-    "punct": _set_of("._-"),
+    "punct": _set_of(string.punctuation),
     "word": _set_of(string.ascii_letters + string.digits + "_"),
     "xdigit": _set_of(string.hexdigits),
-    "graph": _ALL,
-    "print": _ALL,
-    "ascii": _ALL,
-    "space": 0,
-    "blank": 0,
+    "graph": _ALL & ~_set_of(" " + OTHER),
+    "print": _ALL & ~_set_of(OTHER),
+    "ascii": _ALL & ~_set_of(OTHER),
+    "space": _set_of(" "),
+    "blank": _set_of(" "),
     "cntrl": 0,
 }
 # (?i) and (?i:...). s, m and U make no difference to a whole name.
@@ -193,7 +195,7 @@ class _Parser:
         return start, end
 
     def _reading(self, characters: int) -> Piece:
-        """A set of no topic character at all leads nowhere."""
+        """A set of no character at all leads nowhere."""
         end = self.automaton.state()
         return self.automaton.state(characters, end), end
 

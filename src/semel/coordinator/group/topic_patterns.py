@@ -1,16 +1,16 @@
-"""Patterns for topic names (KIP-848), in RE2's syntax, matched in time that no pattern can blow up.
+"""Patterns for names of topics (KIP-848) and transactional ids, in RE2's syntax, in time that none can blow up.
 
 A pattern becomes a nondeterministic automaton of bounded size, run as a set of states, and the sets that occur are
-remembered; nothing ever backtracks. Only the 65 characters that a topic name may have are told apart. The whole name
-must match. Not understood, and refused: Unicode classes (\\p), word boundaries (\\b), \\C. As in RE2 there are no
-back-references and no lookaround.
+remembered; nothing ever backtracks. The whole name must match. Characters beyond printable ASCII, which no topic name
+has, are not told apart: they match `.` and what is negated. Not understood, and refused: Unicode classes (\\p), word
+boundaries (\\b), \\C. As in RE2 there are no back-references and no lookaround.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
 
-from semel.coordinator.group.pattern_syntax import ALPHABET, Automaton, BadPattern, parse
+from semel.coordinator.group.pattern_syntax import ALPHABET, OTHER, Automaton, BadPattern, parse
 
 __all__ = ["BadPattern", "TopicPattern"]
 
@@ -73,7 +73,7 @@ class TopicPattern:
 
     def _step(self, node: _Node, character: str) -> _Node:
         automaton = self._automaton
-        bit = 1 << _INDEX[character] if character in _INDEX else 0
+        bit = 1 << _INDEX.get(character, _INDEX[OTHER])
         states = frozenset(automaton.target[state] for state in node.reading if automaton.characters[state] & bit)
         found = self._nodes.get(states)
         if found is None:

@@ -130,3 +130,18 @@ def test_what_a_pattern_remembers_is_bounded() -> None:
     assert len(compiled._nodes) <= 2000
     assert compiled.matches("b" * 3 + "a" + "b" * 14)
     assert not compiled.matches("b" * 4 + "b" * 14)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matching", "others"),
+    [
+        (".*", ["orders/1:a b", "größe", ""], []),
+        ("app:[0-9]+", ["app:12"], ["app12", "app:"]),
+        ("[^a-z]+", ["ÄÖ", ":"], ["a:"]),
+        ("[[:punct:]]", [":", "/"], ["a", "ß", " "]),
+        (r"\S+", ["a/ß"], ["a b"]),
+    ],
+)
+def test_names_that_no_topic_may_have_are_matched_too(pattern: str, matching: list[str], others: list[str]) -> None:
+    compiled = TopicPattern(pattern)
+    assert [name for name in matching + others if compiled.matches(name)] == matching
