@@ -13,10 +13,10 @@ class SpareBuffers:
         self.spare_bytes = 0
 
     def take(self, length: int) -> memoryview:
-        """At least `length` bytes of whatever content, as a view of exactly that length."""
-        if length > _LARGEST_BYTES:
+        """`length` bytes of whatever content. Small and very large ones are made to measure and not kept."""
+        if not _SMALLEST_BYTES <= length <= _LARGEST_BYTES:
             return memoryview(bytearray(length))
-        size = max(_SMALLEST_BYTES, 1 << (length - 1).bit_length())
+        size = 1 << (length - 1).bit_length()
         spare = self._spare.get(size)
         if not spare:
             return memoryview(bytearray(size))[:length]
@@ -28,6 +28,6 @@ class SpareBuffers:
         if not isinstance(buffer, bytearray):
             raise TypeError(f"not a view of a buffer of ours: {buffer!r}")
         size = len(buffer)
-        if size <= _LARGEST_BYTES and self.spare_bytes + size <= _MOST_SPARE_BYTES:
+        if _SMALLEST_BYTES <= size <= _LARGEST_BYTES and self.spare_bytes + size <= _MOST_SPARE_BYTES:
             self._spare.setdefault(size, []).append(buffer)
             self.spare_bytes += size
