@@ -13,21 +13,47 @@ from semel.host.api import Disk, File
 from semel.log.types import Offset, ProducerId
 
 
-class _Index:
-    """Entries of one fixed size in one file."""
+class _IndexFile:
+    """Entries of one fixed size in one file, which is made when there is something to put into it."""
 
     entry: Struct
 
-    def __init__(self, disk: Disk, path: str, base_offset: Offset, *, in_memory: bool) -> None:
+    def __init__(self, disk: Disk, path: str) -> None:
         self.path = path
         self._disk = disk
-        self._base_offset = base_offset
         self._file: File | None = disk.open(path) if disk.exists(path) else None
         size = 0 if self._file is None else self._file.size()
         self.is_whole = size % self.entry.size == 0
+        self._found = size // self.entry.size
+
+    async def flush(self) -> None:
+        if self._file is not None:
+            await self._file.flush()
+
+    def flush_now(self) -> None:
+        if self._file is not None:
+            self._file.flush_now()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def remove(self) -> None:
+        self.close()
+        if self._file is not None:
+            self._disk.remove(self.path)
+            self._file = None
+
+
+class _Index(_IndexFile):
+    """Pairs of numbers, of which the first grows."""
+
+    def __init__(self, disk: Disk, path: str, base_offset: Offset, *, in_memory: bool) -> None:
+        super().__init__(disk, path)
+        self._base_offset = base_offset
         # Made by this process, entry by entry; what was found in a file is believed only after a look at the log.
         self.is_ours = self._file is None
-        self.count = size // self.entry.size
+        self.count = self._found
         self._entries: bytearray | None = None
         self._written_bytes = self.count * self.entry.size
         if in_memory:
@@ -72,24 +98,6 @@ class _Index:
         """Writes everything out and lets go of the memory."""
         self.write_out()
         self._entries = None
-
-    async def flush(self) -> None:
-        if self._file is not None:
-            await self._file.flush()
-
-    def flush_now(self) -> None:
-        if self._file is not None:
-            self._file.flush_now()
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-
-    def remove(self) -> None:
-        self.close()
-        if self._file is not None:
-            self._disk.remove(self.path)
-            self._file = None
 
 
 class OffsetIndex(_Index):
@@ -160,27 +168,23 @@ class AbortedTransaction(NamedTuple):
     last_stable_offset: Offset
 
 
-class AbortedIndex:
+class AbortedIndex(_IndexFile):
     """The aborted transactions whose markers stand in one segment. Rare and small: in memory while they are used, and
     written out with the other indexes."""
 
-    _entry = Struct(">hqqqq")
+    entry = Struct(">hqqqq")
 
     def __init__(self, disk: Disk, path: str) -> None:
-        self.path = path
-        self._disk = disk
-        self._file: File | None = disk.open(path) if disk.exists(path) else None
-        size = 0 if self._file is None else self._file.size()
-        self.is_whole = size % self._entry.size == 0
+        super().__init__(disk, path)
         self._entries: list[AbortedTransaction] | None = None if self._file is not None else []
-        self._written = size // self._entry.size
+        self._written = self._found
 
     def entries(self) -> list[AbortedTransaction]:
         """Read on first use: most segments are never asked."""
         if self._entries is None:
             data = b"" if self._file is None else self._file.read_at(0, self._file.size())
-            whole = len(data) - len(data) % self._entry.size
-            self._entries = [AbortedTransaction(*fields[1:]) for fields in self._entry.iter_unpack(data[:whole])]
+            whole = len(data) - len(data) % self.entry.size
+            self._entries = [AbortedTransaction(*fields[1:]) for fields in self.entry.iter_unpack(data[:whole])]
         return self._entries
 
     def append(self, aborted: AbortedTransaction) -> None:
@@ -192,8 +196,8 @@ class AbortedIndex:
             return
         if self._file is None:
             self._file = self._disk.open(self.path, create=True)
-        new = b"".join(self._entry.pack(0, *aborted) for aborted in self._entries[self._written :])
-        self._file.write_at(self._written * self._entry.size, new)
+        new = b"".join(self.entry.pack(0, *aborted) for aborted in self._entries[self._written :])
+        self._file.write_at(self._written * self.entry.size, new)
         self._written = len(self._entries)
 
     def clear(self) -> None:
@@ -201,21 +205,3 @@ class AbortedIndex:
         self._written = 0
         if self._file is not None:
             self._file.truncate(0)
-
-    async def flush(self) -> None:
-        if self._file is not None:
-            await self._file.flush()
-
-    def flush_now(self) -> None:
-        if self._file is not None:
-            self._file.flush_now()
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-
-    def remove(self) -> None:
-        self.close()
-        if self._file is not None:
-            self._disk.remove(self.path)
-            self._file = None
