@@ -25,7 +25,9 @@ from semel.wire.spec.api_versions import ApiVersion, ApiVersionsResponse
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
-_API_VERSIONS = 18
+_PRODUCE, _API_VERSIONS = 0, 18
+# Only records come by the megabyte. A hundred megabytes of tiny array elements would hold the loop for seconds.
+_MOST_BYTES_WITHOUT_RECORDS = 8 << 20
 
 
 class Committing:
@@ -65,6 +67,8 @@ class Router:
             header = read_request_header(frame)
             route = self._routes.get(header.api_key) or self._route(header.api_key)
             version = header.api_version
+            if len(frame) > _MOST_BYTES_WITHOUT_RECORDS and header.api_key != _PRODUCE:
+                raise CloseConnection(f"a request of {len(frame)} bytes to {API[header.api_key].name}")
             if not route.min_version <= version <= route.max_version:
                 return self._unsupported_version(header.api_key, version, header.correlation_id)
             request, _ = decoder(route.request_class, version)(frame, header.body_position)

@@ -93,6 +93,16 @@ async def test_what_one_may_do_is_told_when_asked(node: Node) -> None:
     assert silent.topics[0].topic_authorized_operations == silent.cluster_authorized_operations == -(1 << 31)
 
 
+@simulated(settings={"auto.create.topics.enable": "false"})
+async def test_a_request_without_records_that_is_larger_than_any_real_one_closes_its_connection(node: Node) -> None:
+    client = await node.client()
+    few, many = ["x" * 200] * 38_000, ["x" * 200] * 39_000
+    assert len((await metadata(client, *few)).topics) == 38_000
+    with pytest.raises(ConnectionError):
+        await metadata(client, *many)
+    assert codes(await metadata(await node.client(), "fine")) == {"fine": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
 # -- auto-creation
 
 
