@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from semel.broker.authoriser import AllowAll, Authoriser
 from semel.broker.fetch_sessions import FetchSessions
 from semel.broker.identity import cluster_id_of
-from semel.broker.internal_topics import OFFSETS_TOPIC, ensure
+from semel.broker.internal_topics import ensure
 from semel.broker.markers import LocalMarkers
 from semel.broker.producer_ids import ProducerIds
 from semel.broker.router import Router
@@ -19,6 +19,7 @@ from semel.controller.image import BROKER_RESOURCE, MetadataImage
 from semel.controller.metadata_log import TOPIC as METADATA_TOPIC
 from semel.controller.metadata_log import MetadataLog
 from semel.coordinator.group.coordinator import GroupCoordinator
+from semel.coordinator.topic_names import OFFSETS_TOPIC
 from semel.coordinator.txn.coordinator import TransactionCoordinator
 from semel.host.api import Host
 from semel.log.errors import BrokenLog, CorruptSegment

@@ -8,14 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from semel.controller.controller import NewTopic
+from semel.coordinator.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
-
-OFFSETS_TOPIC = "__consumer_offsets"
-TRANSACTIONS_TOPIC = "__transaction_state"
 
 
 async def ensure(broker: Broker, name: str) -> None:
@@ -35,7 +33,7 @@ async def ensure(broker: Broker, name: str) -> None:
 
 def new_topic(broker: Broker, name: str) -> NewTopic:
     """What a topic is made like when nobody says: an internal one by settings of its own."""
-    if name not in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC):
+    if name not in INTERNAL_TOPICS:
         return NewTopic(name)
     config, nodes = broker.config, len(broker.image.brokers)
     if name == OFFSETS_TOPIC:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from semel.coordinator.topic_names import OFFSETS_TOPIC
 from semel.log.types import Epoch, ProducerId
 from semel.records.control import ControlType
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
-
-_OFFSETS_TOPIC = "__consumer_offsets"
 
 
 class LocalMarkers:
@@ -29,7 +28,7 @@ class LocalMarkers:
         """Done when the marker is durable; raises Refused."""
         topic, index = partition
         target = self._broker.topics.partition(topic, index)
-        if topic == _OFFSETS_TOPIC:
+        if topic == OFFSETS_TOPIC:
             # The group coordinator applies or drops the offsets of the transaction with the marker.
             shard = self._broker.groups.shards.at(index)
             offset = shard.append_marker(kind, producer_id, epoch, coordinator_epoch, bumps_epoch=bumps_epoch)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from semel.config import BrokerConfig, TopicConfig, topic_config
 from semel.controller.image import TOPIC_RESOURCE, MetadataImage, TopicState
+from semel.coordinator.topic_names import INTERNAL_TOPICS
 from semel.host.api import Clock
 from semel.log.errors import BrokenLog, CorruptSegment, Refused
 from semel.log.store import LogStore
@@ -45,7 +46,7 @@ class Topic:
 
     @property
     def is_internal(self) -> bool:
-        return self.name in ("__consumer_offsets", "__transaction_state")
+        return self.name in INTERNAL_TOPICS
 
 
 class Topics:

@@ -20,7 +20,8 @@ from transaction_harness import (
     with_transactions,
 )
 
-from semel.broker.internal_topics import OFFSETS_TOPIC, ensure
+from semel.broker.internal_topics import ensure
+from semel.coordinator.topic_names import OFFSETS_TOPIC
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from semel.wire.spec.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic

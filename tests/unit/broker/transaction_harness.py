@@ -8,7 +8,8 @@ from typing import Any, cast
 
 from broker_harness import NOW_MS, Node, RawClient, fetch_request, partition_of
 
-from semel.broker.internal_topics import TRANSACTIONS_TOPIC, ensure
+from semel.broker.internal_topics import ensure
+from semel.coordinator.topic_names import TRANSACTIONS_TOPIC
 from semel.coordinator.txn.coordinator import TransactionCoordinator
 from semel.coordinator.txn.transactions import Transaction, Transactions
 from semel.records.batch import whole_batches

@@ -9,7 +9,8 @@ from __future__ import annotations
 from semel.broker.authoriser import Operation, ResourceType
 from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
-from semel.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, ensure
+from semel.broker.internal_topics import ensure
+from semel.coordinator.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
 from semel.wire.primitives import coordinator_partition

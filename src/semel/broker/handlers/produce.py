@@ -9,9 +9,9 @@ from collections.abc import Coroutine
 from semel.broker.authoriser import Operation, ResourceType
 from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
-from semel.broker.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from semel.broker.router import Committing
 from semel.broker.transactional_produce import explained, has_to_wait, join, verify
+from semel.coordinator.topic_names import INTERNAL_TOPICS
 from semel.coordinator.txn.decisions import Identity
 from semel.log.errors import Refused
 from semel.log.log import Appended
@@ -177,7 +177,7 @@ def _target(
     name = _name(broker, topic, context)
     context.authorise_topic(Operation.WRITE, name)
     _check_request(request, context, data)
-    if name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC):
+    if name in INTERNAL_TOPICS:
         # Its coordinator would not know of it until the next start.
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by its coordinator only")
     return broker.topics.partition(name, data.index)

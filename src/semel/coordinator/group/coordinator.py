@@ -21,6 +21,7 @@ from semel.coordinator.group.group_shard import GroupShard
 from semel.coordinator.group.offsets import Committer, OffsetToCommit, Place
 from semel.coordinator.group.state import CommittedOffset, GroupState
 from semel.coordinator.shard import Shard, Shards
+from semel.coordinator.topic_names import OFFSETS_TOPIC
 from semel.host.api import Clock
 from semel.log.errors import Refused
 from semel.log.types import Epoch, ProducerId
@@ -37,7 +38,6 @@ from semel.wire.spec.sync_group import SyncGroupRequest, SyncGroupResponse
 
 logger = logging.getLogger("semel.groups")
 
-OFFSETS_TOPIC = "__consumer_offsets"
 # How many groups are cleaned before the loop has its turn.
 _GROUPS_AT_ONCE = 20
 

@@ -11,12 +11,12 @@ from collections.abc import Generator, Iterable
 
 from semel.coordinator.group.cluster import ClusterTopics
 from semel.coordinator.group.topic_patterns import BadPattern, TopicPattern
+from semel.coordinator.topic_names import INTERNAL_TOPICS
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
 
 _NAMES_AT_ONCE = 500
 _MOST_PATTERNS = 256
-_INTERNAL = ("__consumer_offsets", "__transaction_state")
 
 
 async def _patiently(walk: Generator[None, None, bool]) -> bool:
@@ -64,4 +64,4 @@ class PatternMatches:
         for name in topics:
             if name not in matches:
                 matches[name] = pattern.matches(name)
-        return frozenset(name for name, is_match in matches.items() if is_match and name not in _INTERNAL)
+        return frozenset(name for name, is_match in matches.items() if is_match and name not in INTERNAL_TOPICS)

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from semel.config import BrokerConfig
 from semel.coordinator.shard import Shard, Shards
+from semel.coordinator.topic_names import TRANSACTIONS_TOPIC
 from semel.coordinator.txn.decisions import (
     Identity,
     StillEnding,
@@ -38,7 +39,6 @@ from semel.wire.errors import ErrorCode
 
 logger = logging.getLogger("semel.coordinator")
 
-TOPIC = "__transaction_state"
 # How long a request waits for the last transaction to be ended before it is told to come again.
 _END_WAIT_S = 0.5
 _FIRST_GENERATION, _SECOND_GENERATION = 0, 2
@@ -54,7 +54,9 @@ class TransactionCoordinator:
         clock: Clock,
         config: Callable[[], BrokerConfig],
     ) -> None:
-        self.shards: Shards[Transactions] = Shards(TOPIC, partition, count, Transactions, clock, self._loaded)
+        self.shards: Shards[Transactions] = Shards(
+            TRANSACTIONS_TOPIC, partition, count, Transactions, clock, self._loaded
+        )
         self._markers = MarkerWriter(sink, self._marked)
         self._next_producer_id = next_producer_id
         self._clock = clock
