@@ -2,11 +2,11 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-COMPILED := src/semel/records/kernel.py src/semel/host/_native.pyx
+COMPILED := src/semel/records/kernel.py src/semel/records/column_kernel.py src/semel/host/_native.pyx
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test lint format conformance docs clean
+.PHONY: help demo test lint format conformance bench docs clean
 
 help: ## What there is to make
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -29,8 +29,12 @@ format: $(VENV)/.ready ## Let ruff put the code in order
 conformance: $(VENV)/.ready ## The tests against Apache Kafka's own tools (Java and Maven)
 	@SEMEL_TEST_KAFKA=1 $(BIN)/python -m pytest -m kafka $(ARGS)
 
+bench: $(VENV)/.ready ## Speed beside others, in one run (ARGS="--rounds 3 --share 0.2" for a quick look)
+	@$(BIN)/python bench $(ARGS)
+
 docs: $(VENV)/.ready ## Write the pages that are made from the code
 	@$(BIN)/python -m semel.config.document > docs/settings.md
+	@$(BIN)/python -m semel.client.document > docs/client-settings.md
 
 clean: ## Remove what was built
 	rm -rf $(VENV) build src/*.egg-info $(COMPILED:.py=.c) $(COMPILED:.pyx=.c) src/semel/*/*.so

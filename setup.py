@@ -5,7 +5,7 @@ from setuptools import Extension, setup
 
 EXTENSIONS = cythonize(
     [
-        Extension("semel.records.kernel", ["src/semel/records/kernel.py"], extra_compile_args=["-O3"]),
+        Extension("semel.records.*", ["src/semel/records/*kernel.py"], extra_compile_args=["-O3"]),
         Extension("semel.host._native", ["src/semel/host/_native.pyx"], extra_compile_args=["-O2"]),
     ],
     language_level=3,

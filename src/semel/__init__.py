@@ -1,3 +1,54 @@
-"""semel: an exactly-once event log for Python and Spark that speaks the Kafka protocol."""
+"""semel: an exactly-once event log for Python and Spark that speaks the Kafka protocol.
+
+    import semel
+
+    async with semel.Producer(bootstrap_servers="localhost:9092") as producer:
+        await producer.send_and_wait("payments", b"10.00 EUR", key=b"42")
+
+`Producer`, `Consumer`, `Admin` and what they give and raise are loaded when they are first used; `semel.sync` has the
+same for programs without asyncio.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from semel.client.admin.admin import Admin as Admin
+    from semel.client.consumer.consumer import Consumer as Consumer
+    from semel.client.metadata import TopicPartition as TopicPartition
+    from semel.client.producer.producer import Producer as Producer
+    from semel.client.values import GroupIdentity as GroupIdentity
+    from semel.client.values import Message as Message
+    from semel.client.values import OffsetAndMetadata as OffsetAndMetadata
+    from semel.client.values import OffsetAndTimestamp as OffsetAndTimestamp
+    from semel.client.values import RecordMetadata as RecordMetadata
+
+_HOMES = {
+    "Producer": "semel.client.producer.producer",
+    "Consumer": "semel.client.consumer.consumer",
+    "Admin": "semel.client.admin.admin",
+    "TopicPartition": "semel.client.metadata",
+    "GroupIdentity": "semel.client.values",
+    "Message": "semel.client.values",
+    "OffsetAndMetadata": "semel.client.values",
+    "OffsetAndTimestamp": "semel.client.values",
+    "RecordMetadata": "semel.client.values",
+}
+_MODULES = {"sync": "semel.sync", "errors": "semel.client.errors"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        found = import_module(_MODULES[name])
+    elif name in _HOMES:
+        found = getattr(import_module(_HOMES[name]), name)
+    else:
+        raise AttributeError(f"module 'semel' has no attribute {name!r}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES, *_MODULES])

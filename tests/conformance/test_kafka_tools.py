@@ -1,14 +1,11 @@
 """Apache Kafka's own tools on our files and on our broker: DumpLogSegments, the Java clients, the admin commands.
 
-They need Java and Maven, and are run by `make conformance` alone. The jars are resolved once into a cache directory
-(SEMEL_KAFKA_CACHE, by default ~/.cache/semel-kafka); SEMEL_KAFKA_VERSION chooses the version of Kafka.
+They need Java and Maven, and are run by `make conformance` alone; `tests/apache_kafka.py` finds the jars.
 """
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
 import re
 import shutil
 import subprocess
@@ -18,6 +15,8 @@ from pathlib import Path
 import pytest
 from sample_records import CODECS, stored_codecs
 
+import apache_kafka
+from apache_kafka import CACHE
 from raw_client import RawClient, batch_of
 from real_broker import Brokers, RealBroker
 from semel.config import load_config, topic_config
@@ -27,21 +26,6 @@ from semel.records.batch import read_header
 from semel.records.build import build_batch
 from semel.records.control import ControlType
 
-VERSION = os.environ.get("SEMEL_KAFKA_VERSION", "4.1.1")
-CACHE = Path(os.environ.get("SEMEL_KAFKA_CACHE", str(Path.home() / ".cache" / "semel-kafka"))) / VERSION
-_POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>semel</groupId><artifactId>kafka-tools</artifactId><version>1</version>
-  <dependencies>
-    <dependency>
-      <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{VERSION}</version>
-    </dependency>
-    <dependency>
-      <groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{VERSION}</version>
-    </dependency>
-  </dependencies>
-</project>
-"""
 DUMP = "kafka.tools.DumpLogSegments"
 PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
@@ -68,17 +52,7 @@ pytestmark = [
 
 @pytest.fixture(scope="session")
 def class_path() -> str:
-    """Kafka's jars, from the cache or from Maven."""
-    CACHE.mkdir(parents=True, exist_ok=True)
-    # Several test processes may come at once: the first resolves, the others wait.
-    with (CACHE / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (CACHE / "complete").exists():
-            (CACHE / "pom.xml").write_text(_POM)
-            command = ["mvn", "-q", "-B", "-f", str(CACHE / "pom.xml"), "dependency:copy-dependencies"]
-            subprocess.run([*command, f"-DoutputDirectory={CACHE / 'jars'}"], check=True, timeout=550)
-            (CACHE / "complete").touch()
-    return f"{CACHE / 'jars'}/*"
+    return apache_kafka.class_path()
 
 
 def run_java(class_path: str, tool: str, *arguments: str) -> str:

@@ -2,8 +2,8 @@
 
 Reading: one `recv_into` an event, more only while the receiver's buffer comes back full. Sending: at once what the
 socket takes, the rest queued by reference and continued when the socket is writable, never more than `TURN_BYTES` in
-one turn of the loop, so that one fast reader does not starve the others. TLS has its place here: an SSLObject around
-`_recv_into` and `_send_bytes`, with file ranges read instead of sent by `sendfile`.
+one turn of the loop, so that one fast reader does not starve the others. TLS is a link of its own on top of this one
+(`tls_link.py`).
 """
 
 from __future__ import annotations

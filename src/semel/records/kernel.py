@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Every loop over the records of a batch: encode, walk, read, list keys, copy a subset.
+"""Every loop over the records of a batch: encode, walk, read, list keys, copy a subset, fill Arrow columns.
 
 One source: compiled by Cython where a C compiler is at hand, plain Python otherwise, with the same results. Compiled,
 indexes are no longer checked by the language, so they are checked here: a cursor parses a record whole, holding every
@@ -14,10 +14,13 @@ try:
 except ImportError:  # an install without Cython and without a compiled kernel
     from semel.records import _cython_shadow as cython
 
+import struct
+
 from semel.records.errors import BatchTooLarge, InvalidRecord
 
 if cython.compiled:
     from cython.cimports.cpython.bytearray import PyByteArray_FromStringAndSize
+    from cython.cimports.cpython.object import PyObject, PyTypeObject
     from cython.cimports.libc.string import memcpy
 
 compiled: bool = cython.compiled
@@ -28,6 +31,13 @@ _SMALLEST_HEADER_BYTES = cython.declare(cython.longlong, 2)
 _LARGEST_BATCH_BYTES = cython.declare(cython.longlong, 2**31 - 1)
 # the most that two numbers, a length and a timestamp delta, can grow when a record's timestamp gets a new base
 _LARGEST_GROWTH_BYTES = cython.declare(cython.longlong, 4 + 9)
+_LARGEST_COLUMN_BYTES = cython.declare(cython.longlong, 2**31 - 1)  # what Arrow's 32-bit offsets can tell
+_SMALLEST_BUFFER_BYTES = cython.declare(cython.longlong, 64)
+_LARGEST_TIMESTAMP = cython.declare(cython.longlong, 2**63 - 1)
+
+# how the plain kernel writes the numbers of an Arrow buffer
+_INT32 = struct.Struct("=i")
+_INT64 = struct.Struct("=q")
 
 
 @cython.cfunc
@@ -314,6 +324,16 @@ class _Cursor:
         return piece
 
     @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def is_ascii(self, start: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.bint:
+        index: cython.Py_ssize_t
+        every_bit: cython.uchar = 0
+        for index in range(start, start + size):
+            every_bit |= self.data[index]
+        return every_bit < 0x80
+
+    @cython.cfunc
     def headers(self) -> tuple:
         """The headers of the record just stepped over. A key that is not UTF-8 is mended, as Java does, not refused."""
         after: cython.Py_ssize_t = self.position
@@ -499,6 +519,68 @@ def read_records(
     return records
 
 
+def read_messages(
+    data: object,
+    start: cython.Py_ssize_t,
+    count: cython.longlong,
+    last_offset_delta: cython.longlong,
+    base_offset: cython.longlong,
+    base_timestamp: cython.longlong,
+    append_timestamp: object,
+    topic: object,
+    partition: object,
+    first_offset: cython.longlong,
+    make: object,
+) -> list:
+    """`make((topic, partition, offset, timestamp, timestamp type, key, value, headers))` from `first_offset` on.
+
+    `make` can also be a class derived from tuple, which takes half the time: its own `__new__` is not asked.
+    `append_timestamp`, if any, counts for all, and the type is 1; else each record tells its own, and the type is 0.
+    """
+    cursor: _Cursor = _Cursor(data, start, count, last_offset_delta, True)
+    messages: list = []
+    headers: tuple
+    offset: cython.longlong
+    fields: tuple
+    timestamp_type: object = 0 if append_timestamp is None else 1
+    is_tuple_class: cython.bint = isinstance(make, type) and issubclass(make, tuple) and make is not tuple
+    for _ in range(count):
+        cursor.step()
+        offset = _wrapping_sum(base_offset, cursor.offset_delta)
+        if offset < first_offset:
+            continue
+        headers = () if cursor.header_count == 0 else cursor.headers()
+        fields = (
+            topic,
+            partition,
+            offset,
+            _wrapping_sum(base_timestamp, cursor.timestamp_delta) if append_timestamp is None else append_timestamp,
+            timestamp_type,
+            None if cursor.key_length < 0 else cursor.slice(cursor.key_start, cursor.key_length),
+            None if cursor.value_length < 0 else cursor.slice(cursor.value_start, cursor.value_length),
+            headers,
+        )
+        messages.append(_instance(make, fields) if is_tuple_class else make(fields))
+    cursor.expect_end()
+    return messages
+
+
+@cython.cfunc
+@cython.inline
+def _instance(tuple_class: object, fields: tuple) -> object:
+    """`tuple.__new__(tuple_class, fields)`, by the shortest way."""
+    made: object
+    arguments: tuple
+    if cython.compiled:
+        arguments = (fields,)
+        made = cython.cast(cython.pointer(PyTypeObject), tuple).tp_new(
+            cython.cast(type, tuple_class), cython.cast(cython.pointer(PyObject), arguments), cython.NULL
+        )
+    else:
+        made = tuple.__new__(tuple_class, fields)
+    return made
+
+
 def read_values(
     data: object, start: cython.Py_ssize_t, count: cython.longlong, last_offset_delta: cython.longlong
 ) -> list:
@@ -592,3 +674,326 @@ def _copy(writer: _Writer, cursor: _Cursor, start: cython.Py_ssize_t, end: cytho
     else:
         writer.out[writer.position : writer.position + end - start] = cursor.data[start:end]
     writer.position += end - start
+
+
+# Arrow columns, filled from records
+
+
+@cython.final
+@cython.cclass
+class _Growing:
+    """A buffer that grows by `reserve`. The methods that put do not check: their user has reserved what it fills.
+
+    Its memory comes from `allocate`, as Arrow's own does: fresh memory costs more than what is written into it.
+    """
+
+    allocate: object
+    buffer: object
+    view: cython.uchar[::1]
+    size: cython.Py_ssize_t
+
+    def __init__(self, allocate: object) -> None:
+        self.allocate = allocate
+        self.size = 0
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(-1)
+    def reserve(self, size: cython.Py_ssize_t) -> cython.int:
+        if size > self.size:
+            self.move(max(size, 2 * self.size, _SMALLEST_BUFFER_BYTES), self.size)
+        return 0
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def move(self, size: cython.Py_ssize_t, kept_bytes: cython.Py_ssize_t) -> cython.int:
+        buffer: object = self.allocate(size)
+        view: cython.uchar[::1] = memoryview(buffer).cast("B")
+        if len(view) < size:
+            raise MemoryError(f"{len(view)} bytes instead of {size}")
+        if kept_bytes > 0:
+            if cython.compiled:
+                memcpy(cython.address(view[0]), cython.address(self.view[0]), kept_bytes)
+            else:
+                view[:kept_bytes] = self.view[:kept_bytes]
+        self.buffer = buffer
+        self.view = view
+        self.size = size
+        return 0
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def put_int32(self, index: cython.Py_ssize_t, value: cython.int) -> cython.void:
+        if cython.compiled:
+            cython.cast(cython.p_int, cython.address(self.view[0]))[index] = value
+        else:
+            _INT32.pack_into(self.view, 4 * index, value)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def put_int64(self, index: cython.Py_ssize_t, value: cython.longlong) -> cython.void:
+        if cython.compiled:
+            cython.cast(cython.p_longlong, cython.address(self.view[0]))[index] = value
+        else:
+            _INT64.pack_into(self.view, 8 * index, value)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def put_bit(self, index: cython.Py_ssize_t, bit: cython.bint) -> cython.void:
+        """Bits are put one after the other: the first of a byte also clears the rest of it."""
+        if index & 7 == 0:
+            self.view[index >> 3] = bit
+        elif bit:
+            self.view[index >> 3] |= 1 << (index & 7)
+
+    @cython.cfunc
+    def finish(self, size: cython.Py_ssize_t) -> object:
+        """A buffer that begins with the `size` bytes that were put, and is not much larger."""
+        if size < self.size // 2 or self.size == 0:
+            self.move(max(size, _SMALLEST_BUFFER_BYTES), size)
+        filled: object = self.buffer
+        self.buffer = None
+        self.view = None
+        self.size = 0
+        return filled
+
+
+@cython.final
+@cython.cclass
+class _BinaryBuilder:
+    """A column of bytes: offsets of 32 bits, data, and which rows are not null."""
+
+    offsets: _Growing
+    data: _Growing
+    validity: _Growing
+    count: cython.Py_ssize_t
+    data_bytes: cython.Py_ssize_t
+    null_count: cython.Py_ssize_t
+
+    def __init__(self, allocate: object) -> None:
+        self.offsets = _Growing(allocate)
+        self.data = _Growing(allocate)
+        self.validity = _Growing(allocate)
+        self.count = 0
+        self.data_bytes = 0
+        self.null_count = 0
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def reserve(self, count: cython.Py_ssize_t, data_bytes: cython.Py_ssize_t) -> cython.int:
+        """Makes room for `count` more rows with `data_bytes` in all."""
+        if data_bytes > _LARGEST_COLUMN_BYTES - self.data_bytes or count > _LARGEST_COLUMN_BYTES - self.count:
+            raise BatchTooLarge("a column holds less than 2 GiB")
+        self.offsets.reserve(4 * (self.count + count + 1))
+        self.data.reserve(self.data_bytes + data_bytes)
+        self.validity.reserve((self.count + count + 7) >> 3)
+        if self.count == 0:
+            self.offsets.put_int32(0, 0)
+        return 0
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def append(self, cursor: _Cursor, start: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.void:
+        """A row of the cursor's bytes; null if `size` is -1."""
+        self.validity.put_bit(self.count, size >= 0)
+        if size > 0:
+            if cython.compiled:
+                memcpy(cython.address(self.data.view[self.data_bytes]), cython.address(cursor.data[start]), size)
+            else:
+                self.data.view[self.data_bytes : self.data_bytes + size] = cursor.data[start : start + size]
+            self.data_bytes += size
+        elif size < 0:
+            self.null_count += 1
+        self.count += 1
+        self.offsets.put_int32(self.count, self.data_bytes)
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def append_mended(self, text: bytes, room_bytes: cython.Py_ssize_t) -> cython.int:
+        """A row of bytes from elsewhere, which may be more than were reserved; keeps room for `room_bytes` after it."""
+        self.reserve(1, len(text) + room_bytes)
+        self.validity.put_bit(self.count, True)
+        index: cython.Py_ssize_t
+        for index in range(len(text)):
+            self.data.view[self.data_bytes + index] = text[index]
+        self.data_bytes += len(text)
+        self.count += 1
+        self.offsets.put_int32(self.count, self.data_bytes)
+        return 0
+
+    @cython.cfunc
+    def finish(self) -> tuple:
+        """(rows, nulls, bits of the rows that are not null or None if all are, offsets, data, bytes of data)"""
+        self.reserve(0, 0)
+        return (
+            self.count,
+            self.null_count,
+            self.validity.finish((self.count + 7) >> 3) if self.null_count > 0 else None,
+            self.offsets.finish(4 * (self.count + 1)),
+            self.data.finish(self.data_bytes),
+            self.data_bytes,
+        )
+
+
+@cython.final
+@cython.cclass
+class ColumnReader:
+    """Gathers records, batch after batch, as the buffers of Arrow columns. After an error it is of no more use."""
+
+    count: cython.Py_ssize_t
+    offsets: _Growing
+    timestamps: _Growing
+    timestamp_types: _Growing
+    keys: _BinaryBuilder
+    values: _BinaryBuilder
+    with_headers: cython.bint
+    header_offsets: _Growing
+    header_keys: _BinaryBuilder
+    header_values: _BinaryBuilder
+    timestamp_factor: cython.longlong
+
+    def __init__(
+        self,
+        with_headers: cython.bint,
+        timestamp_factor: cython.longlong,
+        allocate: object,
+        expected_count: cython.Py_ssize_t,
+        expected_bytes: cython.Py_ssize_t,
+    ) -> None:
+        """`allocate(size)` gives buffers. For the records and bytes of values that are expected they need not grow."""
+        if timestamp_factor < 1:
+            raise ValueError(f"timestamps cannot be multiplied by {timestamp_factor}")
+        self.count = 0
+        self.offsets = _Growing(allocate)
+        self.timestamps = _Growing(allocate)
+        self.timestamp_types = _Growing(allocate)
+        self.keys = _BinaryBuilder(allocate)
+        self.values = _BinaryBuilder(allocate)
+        self.with_headers = with_headers
+        self.header_offsets = _Growing(allocate)
+        self.header_keys = _BinaryBuilder(allocate)
+        self.header_values = _BinaryBuilder(allocate)
+        self.timestamp_factor = timestamp_factor
+        self.reserve(expected_count, 0, expected_bytes)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def add(
+        self,
+        data: object,
+        start: cython.Py_ssize_t,
+        count: cython.longlong,
+        last_offset_delta: cython.longlong,
+        base_offset: cython.longlong,
+        base_timestamp: cython.longlong,
+        append_timestamp: object,
+        first_offset: cython.longlong,
+        end_offset: cython.longlong,
+        max_records: cython.longlong,
+    ) -> int:
+        """The records of one batch with offsets from `first_offset` to before `end_offset`, up to `max_records` in all.
+
+        Returns the offset from which to go on. `append_timestamp`, if any, counts for all records.
+        """
+        cursor: _Cursor = _Cursor(data, start, count, last_offset_delta, True)
+        row: cython.Py_ssize_t = self.count
+        offset: cython.longlong
+        timestamp: cython.longlong
+        is_append_time: cython.bint = append_timestamp is not None
+        append_time: cython.longlong = 0 if append_timestamp is None else append_timestamp
+        # Each record that is added has its bytes in the batch, so no column can grow by more than that.
+        batch_bytes: cython.Py_ssize_t = cursor.data_end - start
+        self.reserve(count, batch_bytes, batch_bytes)
+        for _ in range(count):
+            if row >= max_records:
+                return _wrapping_sum(base_offset, cursor.offset_delta + 1)
+            cursor.step()
+            offset = _wrapping_sum(base_offset, cursor.offset_delta)
+            if offset < first_offset:
+                continue
+            if offset >= end_offset:
+                return offset
+            timestamp = append_time if is_append_time else _wrapping_sum(base_timestamp, cursor.timestamp_delta)
+            self.offsets.put_int64(row, offset)
+            self.timestamps.put_int64(row, _multiplied(timestamp, self.timestamp_factor))
+            self.timestamp_types.put_int32(row, is_append_time)
+            self.keys.append(cursor, cursor.key_start, cursor.key_length)
+            self.values.append(cursor, cursor.value_start, cursor.value_length)
+            if self.with_headers:
+                if cursor.header_count > 0:
+                    self.add_headers(cursor)
+                self.header_offsets.put_int32(row + 1, self.header_keys.count)
+            row += 1
+            self.count = row
+        cursor.expect_end()
+        return _wrapping_sum(base_offset, last_offset_delta + 1)
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def reserve(
+        self, count: cython.Py_ssize_t, key_bytes: cython.Py_ssize_t, value_bytes: cython.Py_ssize_t
+    ) -> cython.int:
+        """Makes room for `count` more records, but for their headers."""
+        self.keys.reserve(count, key_bytes)
+        self.values.reserve(count, value_bytes)
+        self.offsets.reserve(8 * (self.count + count))
+        self.timestamps.reserve(8 * (self.count + count))
+        self.timestamp_types.reserve(4 * (self.count + count))
+        if self.with_headers:
+            self.header_offsets.reserve(4 * (self.count + count + 1))
+            self.header_offsets.put_int32(self.count, self.header_keys.count)
+        return 0
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def add_headers(self, cursor: _Cursor) -> cython.int:
+        """The headers of the record just stepped over. Arrow's strings are UTF-8, so a key that is not is mended."""
+        after: cython.Py_ssize_t = cursor.position
+        size: cython.Py_ssize_t
+        self.header_keys.reserve(cursor.header_count, after - cursor.headers_start)
+        self.header_values.reserve(cursor.header_count, after - cursor.headers_start)
+        cursor.position = cursor.headers_start
+        for _ in range(cursor.header_count):
+            size = cursor.length()
+            if cursor.is_ascii(cursor.position - size, size):
+                self.header_keys.append(cursor, cursor.position - size, size)
+            else:
+                mended = cursor.slice(cursor.position - size, size).decode("utf-8", "replace").encode()
+                self.header_keys.append_mended(mended, after - cursor.position)
+            size = cursor.length()
+            self.header_values.append(cursor, cursor.position - size, size)
+        cursor.position = after
+        return 0
+
+    def finish(self) -> tuple:
+        """(offsets, timestamps, timestamp types, key, value, header offsets or None, header key, header value)
+
+        What a key or value is `_BinaryBuilder.finish` tells. Buffers may be longer than what was put into them.
+        """
+        return (
+            self.offsets.finish(8 * self.count),
+            self.timestamps.finish(8 * self.count),
+            self.timestamp_types.finish(4 * self.count),
+            self.keys.finish(),
+            self.values.finish(),
+            self.header_offsets.finish(4 * (self.count + 1)) if self.with_headers else None,
+            self.header_keys.finish(),
+            self.header_values.finish(),
+        )
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _multiplied(timestamp: cython.longlong, factor: cython.longlong) -> cython.longlong:
+    """In a finer unit. What that cannot hold, hundreds of thousands of years away, becomes the farthest it can."""
+    farthest: cython.longlong
+    if factor == 1:
+        return timestamp
+    farthest = _LARGEST_TIMESTAMP // factor
+    return min(max(timestamp, -farthest), farthest) * factor

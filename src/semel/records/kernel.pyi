@@ -1,5 +1,5 @@
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Buffer = bytes | bytearray | memoryview
 R = TypeVar("R")
@@ -29,6 +29,19 @@ def read_records(
     append_timestamp: int | None,
     make: Callable[[tuple[object, ...]], R],
 ) -> list[R]: ...
+def read_messages(
+    data: Buffer,
+    start: int,
+    count: int,
+    last_offset_delta: int,
+    base_offset: int,
+    base_timestamp: int,
+    append_timestamp: int | None,
+    topic: str,
+    partition: int,
+    first_offset: int,
+    make: type[R] | Callable[[tuple[object, ...]], R],
+) -> list[R]: ...
 def read_values(data: Buffer, start: int, count: int, last_offset_delta: int) -> list[bytes | None]: ...
 def read_keys(
     data: Buffer,
@@ -48,3 +61,33 @@ def copy_records(
     new_base_timestamp: int,
     reserved_bytes: int,
 ) -> tuple[bytearray, int, int, int]: ...
+
+# rows, nulls, validity, offsets, data, bytes of data
+BinaryBuffers = tuple[int, int, Any | None, Any, Any, int]
+
+class ColumnReader:
+    def __init__(
+        self,
+        with_headers: bool,
+        timestamp_factor: int,
+        allocate: Callable[[int], Any],
+        expected_count: int,
+        expected_bytes: int,
+    ) -> None: ...
+    def __len__(self) -> int: ...
+    def add(
+        self,
+        data: Buffer,
+        start: int,
+        count: int,
+        last_offset_delta: int,
+        base_offset: int,
+        base_timestamp: int,
+        append_timestamp: int | None,
+        first_offset: int,
+        end_offset: int,
+        max_records: int,
+    ) -> int: ...
+    def finish(
+        self,
+    ) -> tuple[Any, Any, Any, BinaryBuffers, BinaryBuffers, Any | None, BinaryBuffers, BinaryBuffers]: ...

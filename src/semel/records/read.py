@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from semel.records import kernel
 from semel.records.batch import (
@@ -13,6 +14,8 @@ from semel.records.batch import (
     open_records,
     read_header,
 )
+
+M = TypeVar("M")
 
 
 class Record(NamedTuple):
@@ -44,6 +47,37 @@ def read_records(
         header.base_timestamp,
         header.max_timestamp if header.is_log_append_time else None,
         _make_record,
+    )
+
+
+def read_messages(
+    batch: Buffer,
+    header: BatchHeader,
+    topic: str,
+    partition: int,
+    first_offset: int,
+    make: type[M] | Callable[[tuple[object, ...]], M],
+    *,
+    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+) -> list[M]:
+    """What a consumer gets of a batch: its records from `first_offset` on, each as `make` turns it into a message.
+
+    `make` is a NamedTuple of topic, partition, offset, timestamp_ms, timestamp_type, key, value and headers, or it is
+    called with a tuple of these, which takes longer. The type is 0 for the time of creation, 1 for that of the append.
+    """
+    data, start = open_records(batch, header, max_decompressed_bytes)
+    return kernel.read_messages(
+        data,
+        start,
+        header.record_count,
+        header.last_offset_delta,
+        header.base_offset,
+        header.base_timestamp,
+        header.max_timestamp if header.is_log_append_time else None,
+        topic,
+        partition,
+        first_offset,
+        make,
     )
 
 

@@ -71,8 +71,8 @@ def read_request_header(buffer: Buffer, position: int = 0) -> RequestHeader:
         raise WireError("the client id is not UTF-8") from None
 
 
-def request_bytes(request: Request, version: int, correlation_id: int, client_id: str | None) -> bytes:
-    """A whole frame, its length first."""
+def request_parts(request: Request, version: int, correlation_id: int, client_id: str | None) -> list[Part]:
+    """A whole frame in parts, its length first: small parts joined, records handed on by reference."""
     try:
         name = b"" if client_id is None else client_id.encode()
     except UnicodeEncodeError:
@@ -85,8 +85,13 @@ def request_bytes(request: Request, version: int, correlation_id: int, client_id
         header = _length_and_start.pack(length, request.api_key, version, correlation_id, name_length)
     except struct_error:
         raise WireError("correlation id or client id do not fit the request header") from None
+    return _joined([header, *parts])
+
+
+def request_bytes(request: Request, version: int, correlation_id: int, client_id: str | None) -> bytes:
+    """A whole frame, its length first."""
     try:
-        return b"".join([header, *parts])
+        return b"".join(request_parts(request, version, correlation_id, client_id))  # type: ignore[arg-type]
     except TypeError:
         raise WireError(f"{type(request).__name__} carries records that are not in memory") from None
 

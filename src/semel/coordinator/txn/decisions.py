@@ -183,9 +183,10 @@ def ended_by_client(
     under_way = TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT
     if not bumps_epoch and state == done:
         return Ending(claimed, None)
-    if state == under_way:
+    if state == under_way or (bumps_epoch and state.is_prepared):
+        # In the second generation the producer has its next epoch already: it is about its next transaction.
         raise StillEnding(transactional_id)
-    if state != TransactionState.ONGOING and (is_commit or not bumps_epoch or state.is_prepared):
+    if state != TransactionState.ONGOING and (is_commit or not bumps_epoch):
         verb = "committed" if is_commit else "aborted"
         raise Refused(
             ErrorCode.INVALID_TXN_STATE,

@@ -1,0 +1,1 @@
+"""The consumer: group membership, fetching, positions and offsets."""

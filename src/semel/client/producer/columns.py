@@ -1,0 +1,80 @@
+"""Arrow columns to batches of each partition, and what became of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from semel.client.errors import BadRecord, SemelError
+from semel.client.producer.batch import ProducerBatch
+from semel.client.producer.partitioner import TopicLanes
+from semel.client.producer.settings import ProducerSettings
+from semel.records.batch import read_header
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    Columns: TypeAlias = pyarrow.RecordBatch | pyarrow.Table
+else:
+    Columns = Any
+
+
+class Written(NamedTuple):
+    """A run of rows in one partition: so many records from `offset` on."""
+
+    topic: str
+    partition: int
+    offset: int
+    records: int
+
+
+class ColumnsDelivery:
+    """The fate of all rows: `await` gives where they were written, or raises the first error."""
+
+    def __init__(self, batches: list[ProducerBatch]) -> None:
+        self._batches = batches
+
+    def __await__(self) -> Generator[Any, None, list[Written]]:
+        return self._wait().__await__()
+
+    async def _wait(self) -> list[Written]:
+        for batch in self._batches:
+            await batch.wait()
+        return self.result()
+
+    def done(self) -> bool:
+        return all(batch.done for batch in self._batches)
+
+    def exception(self) -> SemelError | None:
+        if not self.done():
+            raise asyncio.InvalidStateError("the rows are not delivered yet")
+        return next((batch.error for batch in self._batches if batch.error is not None), None)
+
+    def result(self) -> list[Written]:
+        error = self.exception()
+        if error is not None:
+            raise error
+        return [Written(batch.topic, batch.partition, batch.base_offset, batch.count) for batch in self._batches]
+
+
+def batches_of(
+    lanes: TopicLanes, columns: Columns, settings: ProducerSettings, now_ms: int
+) -> Iterator[tuple[int, bytearray, int]]:
+    """Partition, bytes and record count of each batch, in row order within a partition. Refuses bad columns by name."""
+    from semel.records.columns import rows_by_partition, write_columns
+
+    try:
+        sticky = lanes.without_key(columns.nbytes, settings.batch_size).partition
+        for partition, rows in rows_by_partition(columns, lanes.count, fallback=sticky):
+            for payload in write_columns(
+                columns,
+                rows,
+                batch_bytes=settings.batch_size,
+                default_timestamp_ms=now_ms,
+                codec=settings.codec,
+                level=settings.compression_level,
+            ):
+                yield partition, payload, read_header(payload).record_count
+    except (ValueError, TypeError) as error:
+        raise BadRecord(str(error)) from error

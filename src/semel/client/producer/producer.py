@@ -1,0 +1,437 @@
+"""The producer's face: `send` gathers, the sender delivers, transactions bind.
+
+async with semel.Producer(bootstrap_servers="localhost:9092") as producer:
+    delivery = await producer.send("payments", b"10.00 EUR", key=b"42")
+    print(await delivery)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any, Self
+
+from semel.client.cluster import Cluster
+from semel.client.errors import (
+    AbortTransactionError,
+    BadRecord,
+    BadSetting,
+    Closed,
+    IllegalState,
+    RetriableError,
+    SemelError,
+    TimedOut,
+    TransactionFailed,
+)
+from semel.client.metadata import TopicPartition
+from semel.client.producer.accumulator import Accumulator
+from semel.client.producer.batch import RECORD_OVERHEAD_BYTES, Delivery, ProducerBatch
+from semel.client.producer.columns import Columns, ColumnsDelivery, batches_of
+from semel.client.producer.lane import Lane
+from semel.client.producer.partitioner import TopicLanes
+from semel.client.producer.sender import Sender
+from semel.client.producer.settings import ProducerSettings
+from semel.client.producer.transactions import Event, State, Transactions
+from semel.client.settings import load
+from semel.client.values import GroupIdentity, Headers, OffsetAndMetadata, RecordMetadata
+from semel.host.api import Host
+from semel.records.batch import read_header
+from semel.records.partitioning import partition_of_key
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
+
+
+class Producer:
+    """Settings are keyword arguments (docs/client-settings.md). Not for use from several threads: see `semel.sync`."""
+
+    def __init__(self, *, host: Host | None = None, **settings: Any) -> None:
+        self.settings = load(ProducerSettings, settings)
+        self._owns_host = host is None
+        self._host = host
+        self._is_started = False
+        self._is_closed = False
+        self._topics: dict[str, TopicLanes] = {}
+        self._serialize_key = self.settings.key_serializer
+        self._serialize_value = self.settings.value_serializer
+        self._choose = self.settings.partitioner
+        self._is_plain = self._serialize_key is None and self._serialize_value is None and self._choose is None
+        self._transactions: Transactions | None = None
+        self._ends = asyncio.Lock()
+
+    # -- life
+
+    async def start(self) -> None:
+        """Finds the cluster; `async with` does it by itself."""
+        if self._is_started:
+            return
+        if self._is_closed:
+            raise Closed("the producer was closed")
+        if self._host is None:
+            from semel.host.real import real_host
+
+            self._host = real_host()
+        self._clock = self._host.clock
+        self._loop = asyncio.get_running_loop()
+        self._cluster = Cluster(self._host, self.settings, allow_auto_create=True)
+        try:
+            await self._cluster.start()
+        except BaseException:
+            await self._cluster.close()
+            raise
+        self._cluster.changed.append(self._cluster_changed)
+        self._accumulator = Accumulator(self.settings)
+        if self.settings.transactional_id is not None:
+            self._transactions = Transactions(self._host, self._cluster, self.settings)
+        self._sender = Sender(self._host, self._cluster, self._accumulator, self.settings, self._transactions)
+        self._is_started = True
+
+    async def close(self, timeout_s: float | None = None) -> None:
+        """Delivers what was sent, aborts a transaction that is open, and ends. What is not delivered within
+        `timeout_s` (by default delivery.timeout.ms) fails."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._topics = {}
+        if self._is_started:
+            try:
+                async with asyncio.timeout(self.settings.delivery_timeout_s if timeout_s is None else timeout_s):
+                    await self._wind_up()
+            except (TimeoutError, SemelError):
+                pass
+            finally:
+                await self._shut_down()
+        if self._owns_host and self._host is not None:
+            self._host.close()
+
+    stop = close
+
+    async def _wind_up(self) -> None:
+        if self._transactions is not None and self._transactions.state in (State.OPEN, State.FAILED, State.ABORTING):
+            await self._abort(self._transactions)
+        else:
+            await self._flush()
+
+    async def _shut_down(self) -> None:
+        await self._sender.close()
+        if self._transactions is not None:
+            await self._transactions.close()
+        self._accumulator.close()
+        self._accumulator.fail_all(Closed("the producer was closed before the record was delivered"))
+        await self._cluster.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # -- sending
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers | None = None,
+        on_delivery: Callable[[Delivery], object] | None = None,
+    ) -> Delivery:
+        """Takes a record for sending, waiting only for room and for what is not known of the topic yet."""
+        # The common case is spelled out, because it is the cost of every record: plain bytes into an open batch.
+        lanes = self._topics.get(topic)
+        transactions = self._transactions
+        if (
+            lanes is not None
+            and type(value) is bytes
+            and partition is None
+            and headers is None
+            and on_delivery is None
+            and self._is_plain
+            and (transactions is None or transactions.state is State.OPEN)
+        ):
+            size = RECORD_OVERHEAD_BYTES + len(value)
+            if key is None:
+                batch = lanes.sticky.open if lanes.sticky_bytes > 0 else None
+            elif type(key) is bytes:
+                size += len(key)
+                batch = lanes.lanes[partition_of_key(key, lanes.count)].open
+            else:
+                batch = None
+            accumulator = self._accumulator
+            if (
+                batch is not None
+                and size <= batch.room_bytes
+                and size <= accumulator.free_bytes
+                and not accumulator.line
+            ):
+                if key is None:
+                    lanes.sticky_bytes -= size
+                accumulator.free_bytes -= size
+                batch.room_bytes -= size
+                batch.size_bytes += size
+                batch.values.append(value)
+                batch.keys.append(key)
+                batch.timestamps.append(self._clock.wall_ms() if timestamp_ms is None else timestamp_ms)
+                index = batch.count
+                batch.count = index + 1
+                return Delivery(batch, index)
+        return await self._send(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+
+    async def _send(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Headers | None,
+        on_delivery: Callable[[Delivery], object] | None,
+    ) -> Delivery:
+        """Any record: serializers, partitioner, headers, a batch to be begun, memory to be waited for."""
+        self._check_usable()
+        topic_lanes = self._topics.get(topic)
+        if topic_lanes is None:
+            topic_lanes = await self._lanes_of(topic)
+        lane: Lane | None = None
+        if self._choose is not None and partition is None:
+            lane = topic_lanes.chosen(self._choose, key, value)
+        key = _as_bytes(_serialized(self._serialize_key, key, "key"), "key")
+        value = _as_bytes(_serialized(self._serialize_value, value, "value"), "value")
+        accumulator = self._accumulator
+        size = accumulator.record_bytes(key, value, headers)
+        if lane is None:
+            if partition is not None:
+                lane = topic_lanes.numbered(partition)
+            elif key is not None:
+                lane = topic_lanes.with_key(key)
+            else:
+                lane = topic_lanes.without_key(size, self.settings.batch_size)
+        if not accumulator.take_room(size):
+            self._sender.wake()
+            await accumulator.wait_for_room(size)
+            self._check_again(size)
+        batch = accumulator.open_batch(lane, size, self._loop)
+        is_new = batch.count == 0
+        batch.append(key, value, self._clock.wall_ms() if timestamp_ms is None else timestamp_ms, headers, size)
+        delivery = Delivery(batch, batch.count - 1)
+        if on_delivery is not None:
+            delivery.add_done_callback(on_delivery)
+        if is_new:
+            self._sender.wake()
+            # A program that only ever sends would otherwise never let the sender have its turn.
+            await asyncio.sleep(0)
+        return delivery
+
+    async def send_and_wait(self, topic: str, value: Any = None, key: Any = None, **rest: Any) -> RecordMetadata:
+        """Sends one record and returns where it was written."""
+        return await (await self.send(topic, value, key, **rest))
+
+    async def send_columns(self, topic: str, columns: Columns) -> ColumnsDelivery:
+        """Sends an Arrow table or record batch, a record a row: columns `value`, and optionally `key`, `headers`,
+        `timestamp`, `partition`. No Python object is made per record."""
+        self._check_usable()
+        topic_lanes = self._topics.get(topic) or await self._lanes_of(topic)
+        sent: list[ProducerBatch] = []
+        for partition, payload, count in batches_of(topic_lanes, columns, self.settings, self._clock.wall_ms()):
+            sent.append(await self._send_sealed(topic_lanes.lanes[partition], payload, count))
+        return ColumnsDelivery(sent)
+
+    async def send_batch(self, topic: str, partition: int, batch: bytearray) -> ColumnsDelivery:
+        """Sends a record batch that was encoded elsewhere (`semel.records.columns`, say). Producer id, epoch, sequence
+        and checksum are written into it, so it must not be used for anything else."""
+        self._check_usable()
+        topic_lanes = self._topics.get(topic) or await self._lanes_of(topic)
+        lane = topic_lanes.numbered(partition)
+        self._accumulator.check_size(len(batch))
+        return ColumnsDelivery([await self._send_sealed(lane, batch, read_header(batch).record_count)])
+
+    async def _send_sealed(self, lane: Lane, payload: bytearray, count: int) -> ProducerBatch:
+        await self._accumulator.wait_for_room(len(payload))
+        self._check_again(len(payload))
+        batch = ProducerBatch.sealed(lane.topic, lane.partition, self._loop.time(), payload, count)
+        self._accumulator.add_sealed(lane, batch)
+        self._sender.wake()
+        return batch
+
+    async def flush(self, timeout_s: float | None = None) -> None:
+        """Returns when every record sent so far is delivered or has failed. Raises TimedOut after `timeout_s`."""
+        self._check_started()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._flush()
+        except TimeoutError:
+            raise TimedOut(
+                f"{len(self._accumulator.unfinished)} batches were not delivered within {timeout_s} s"
+            ) from None
+
+    async def _flush(self) -> None:
+        self._sender.flushing += 1
+        try:
+            self._sender.wake()
+            await self._accumulator.wait_for_all()
+        finally:
+            self._sender.flushing -= 1
+
+    async def partitions_for(self, topic: str) -> set[int]:
+        self._check_started()
+        return set((await self._cluster.topic(topic, self.settings.max_block_s)).partitions)
+
+    async def _lanes_of(self, topic: str) -> TopicLanes:
+        if not isinstance(topic, str) or not topic:
+            raise BadRecord(f"a topic is named by a text, not by {topic!r}")
+        known = await self._cluster.topic(topic, self.settings.max_block_s)
+        self._check_usable()
+        if topic not in self._topics:
+            self._topics[topic] = TopicLanes(known, self._cluster.host.random, self._accumulator.lane)
+        return self._topics[topic]
+
+    def _cluster_changed(self) -> None:
+        for name, lanes in self._topics.items():
+            topic = self._cluster.topics.get(name)
+            if topic is not None and topic.is_usable and topic is not lanes.topic:
+                lanes.update(topic, self._accumulator.lane)
+
+    def _check_again(self, size: int) -> None:
+        """After a wait: the producer may have been closed, or its transaction have failed, meanwhile."""
+        try:
+            self._check_usable()
+        except SemelError:
+            self._accumulator.release(size)
+            raise
+
+    # -- transactions
+
+    async def init_transactions(self) -> None:
+        """Takes over the transactional id. `begin` does it when it was not called."""
+        self._check_started()
+        async with self._ends:
+            await self._transactional().init()
+
+    async def begin(self) -> None:
+        transactions = self._transactional()
+        self._check_started()
+        if transactions.state is State.UNINITIALISED:
+            await self.init_transactions()
+        transactions.begin()
+
+    async def commit(self) -> None:
+        """Returns when the transaction is committed. After a RetriableError the outcome is open: call it again."""
+        transactions = self._transactional()
+        async with self._ends:
+            transactions.move(Event.COMMIT)
+            await self._flush()
+            if transactions.refusal is not None:
+                raise transactions.refusal
+            await transactions.end(is_commit=True)
+
+    async def abort(self) -> None:
+        """Nothing that was sent since `begin` will be read. After a RetriableError call it again."""
+        transactions = self._transactional()
+        async with self._ends:
+            await self._abort(transactions)
+
+    async def _abort(self, transactions: Transactions) -> None:
+        transactions.move(Event.ABORT)
+        self._accumulator.fail_waiting(TransactionFailed("the transaction was aborted before the record was sent"))
+        await self._sender.wait_for_answers()
+        if any(lane.gap is not None for lane in self._accumulator.lanes.values()):
+            transactions.require_new_epoch()
+        await transactions.end(is_commit=False)
+
+    begin_transaction = begin
+    commit_transaction = commit
+    abort_transaction = abort
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Self]:
+        """Commits at the end of the block, aborts when an exception leaves it."""
+        await self.begin()
+        try:
+            yield self
+            await self._commit_for_sure()
+        except BaseException:
+            transactions = self._transactional()
+            if transactions.state in (State.OPEN, State.FAILED):
+                await asyncio.shield(self.abort())
+            raise
+
+    async def _commit_for_sure(self) -> None:
+        while True:
+            try:
+                await self.commit()
+                return
+            except AbortTransactionError:
+                raise
+            except RetriableError:
+                if self._transactional().state is not State.COMMITTING or self._is_closed:
+                    raise
+
+    async def send_offsets_to_transaction(self, offsets: Offsets, group: str | GroupIdentity) -> None:
+        """Commits a consumer's offsets with the transaction. `group` is `consumer.group_metadata()`, by which one that
+        was thrown out of the group is refused; or just the group's name, without that check."""
+        transactions = self._transactional()
+        identity = GroupIdentity(group) if isinstance(group, str) else group
+        if identity.auto_commits:
+            raise BadSetting(
+                f"enable_auto_commit=True of the consumer in group {identity.group_id!r} contradicts "
+                "send_offsets_to_transaction: its offsets would be committed outside of the transaction too; "
+                "set enable_auto_commit=False"
+            )
+        self._check_usable()
+        entries = {
+            TopicPartition(*partition): OffsetAndMetadata(position) if isinstance(position, int) else position
+            for partition, position in offsets.items()
+        }
+        if entries:
+            await transactions.add_offsets(entries, identity)
+
+    def refuse(self, error: SemelError) -> None:
+        """A record of this transaction could not even be taken, and its sender has not looked: it must not commit."""
+        if self._transactions is not None and self._transactions.state is State.OPEN:
+            self._transactions.fail(error)
+
+    def _transactional(self) -> Transactions:
+        self._check_started()
+        if self._transactions is None:
+            raise IllegalState("this producer has no transactions: give it a transactional_id")
+        return self._transactions
+
+    # -- checks
+
+    def _check_started(self) -> None:
+        if not self._is_started or self._is_closed:
+            raise self._unusable()
+
+    def _check_usable(self) -> None:
+        self._check_started()
+        if self._transactions is not None:
+            self._transactions.check_may_write()
+
+    def _unusable(self) -> SemelError:
+        if self._is_closed:
+            return Closed("the producer was closed")
+        return IllegalState("the producer was not started: use `async with`, or await start()")
+
+
+def _serialized(serialize: Callable[[Any], Any] | None, value: Any, what: str) -> Any:
+    try:
+        return value if serialize is None else serialize(value)
+    except Exception as error:
+        raise BadRecord(f"the {what} serializer failed on a {type(value).__name__}: {error!r}") from error
+
+
+def _as_bytes(value: Any, what: str) -> bytes | None:
+    if value is None or type(value) is bytes:
+        return value
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    if isinstance(value, str):
+        return value.encode()
+    raise BadRecord(f"a {what} is bytes, a text or None, not {type(value).__name__}; or give a {what}_serializer")

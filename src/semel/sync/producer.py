@@ -1,0 +1,225 @@
+"""The blocking producer. `send` hands a record to the loop's thread without waiting for it: a crossing of threads per
+record would cost more than everything else. Order is kept; every other call first lets through what was sent before."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Self, TypeVar
+
+from semel.client.errors import SemelError, TimedOut
+from semel.client.metadata import TopicPartition
+from semel.client.producer import producer as asynchronous
+from semel.client.producer.batch import Delivery as CoreDelivery
+from semel.client.producer.columns import Columns, Written
+from semel.client.values import GroupIdentity, Headers, OffsetAndMetadata, RecordMetadata
+from semel.sync.loop_thread import Face, blocking
+
+T = TypeVar("T")
+
+logger = logging.getLogger("semel.producer")
+
+_MOST_WAITING = 10_000
+"""Records that were handed over but not taken yet; `send` waits while there are more."""
+
+
+class Delivery:
+    """The fate of one record, for another thread than the loop's."""
+
+    __slots__ = ("_callback", "_outcome", "_waiter")
+
+    def __init__(self, callback: Callable[[Delivery], object] | None) -> None:
+        self._outcome: RecordMetadata | SemelError | None = None
+        self._waiter: threading.Event | None = None
+        self._callback = callback
+
+    def done(self) -> bool:
+        return self._outcome is not None
+
+    def result(self, timeout_s: float | None = None) -> RecordMetadata:
+        """Waits; raises why the record was not delivered, or TimedOut."""
+        outcome = self._wait(timeout_s)
+        if isinstance(outcome, SemelError):
+            raise outcome
+        return outcome
+
+    def exception(self, timeout_s: float | None = None) -> SemelError | None:
+        outcome = self._wait(timeout_s)
+        return outcome if isinstance(outcome, SemelError) else None
+
+    def _wait(self, timeout_s: float | None) -> RecordMetadata | SemelError:
+        if self._outcome is None:
+            with _waiters:
+                waiter = self._waiter
+                if waiter is None and self._outcome is None:
+                    waiter = self._waiter = threading.Event()
+            if waiter is not None:
+                waiter.wait(timeout_s)
+        if self._outcome is None:
+            raise TimedOut(f"the record was not delivered within {timeout_s} s")
+        return self._outcome
+
+    def _settle(self, outcome: RecordMetadata | SemelError) -> None:
+        with _waiters:
+            self._outcome = outcome
+            waiter = self._waiter
+        if waiter is not None:
+            waiter.set()
+        if self._callback is not None:
+            try:
+                self._callback(self)
+            except Exception:
+                logger.exception("a delivery callback failed")
+
+
+_waiters = threading.Lock()
+
+
+class Producer(Face[asynchronous.Producer]):
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(lambda: asynchronous.Producer(**settings))
+        self._inbox: deque[tuple[Any, ...]] = deque()
+        self._is_pumping = False
+        self._pumping: asyncio.Task[None] | None = None
+        self._has_room = threading.Event()
+        self._has_room.set()
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers | None = None,
+        on_delivery: Callable[[Delivery], object] | None = None,
+    ) -> Delivery:
+        """Takes a record for sending. What is wrong with it is told by its Delivery, and in a transaction by `commit`.
+        `on_delivery` is called on the loop's thread: it must not block."""
+        self._check()
+        delivery = Delivery(on_delivery)
+        self._inbox.append((topic, value, key, partition, timestamp_ms, headers, delivery))
+        if not self._is_pumping:
+            self._is_pumping = True
+            self._thread.loop.call_soon_threadsafe(self._start_pump)
+        if len(self._inbox) > _MOST_WAITING:
+            self._has_room.clear()
+            if len(self._inbox) > _MOST_WAITING:
+                self._has_room.wait()
+        return delivery
+
+    def _start_pump(self) -> None:
+        self._pumping = self._thread.loop.create_task(self._pump())
+
+    async def _pump(self) -> None:
+        """On the loop: takes records in order. Ends when none is left; `send` starts it again."""
+        inbox = self._inbox
+        send = self._core.send
+        while True:
+            while inbox:
+                topic, value, key, partition, timestamp_ms, headers, delivery = inbox.popleft()
+                try:
+                    core = await send(
+                        topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
+                    )
+                except SemelError as error:
+                    self._core.refuse(error)
+                    delivery._settle(error)
+                    continue
+                core.add_done_callback(_Settle(delivery))
+                if not self._has_room.is_set() and len(inbox) < _MOST_WAITING // 2:
+                    self._has_room.set()
+            self._has_room.set()
+            self._is_pumping = False
+            # A record may have come between the last look and the line above: then nobody else starts the pump.
+            if not inbox:
+                return
+            self._is_pumping = True
+
+    async def _caught_up(self) -> None:
+        """Everything handed over before has been taken."""
+        while self._inbox or self._is_pumping:
+            if self._pumping is not None and not self._pumping.done():
+                await asyncio.wait([self._pumping])
+            else:  # it is about to be started
+                await asyncio.sleep(0)
+
+    async def _in_order(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        await self._caught_up()
+        return await coroutine
+
+    async def _close(self, timeout_s: float | None) -> None:
+        await self._caught_up()
+        await self._core.close(timeout_s)
+
+    def send_and_wait(self, topic: str, value: Any = None, key: Any = None, **rest: Any) -> RecordMetadata:
+        """Sends one record and returns where it was written."""
+        return self.send(topic, value, key, **rest).result()
+
+    def send_columns(self, topic: str, columns: Columns) -> list[Written]:
+        """Sends Arrow columns and waits until every row is written."""
+
+        async def send() -> list[Written]:
+            return await (await self._core.send_columns(topic, columns))
+
+        return self._run(send())
+
+    def send_batches(self, batches: Iterable[tuple[str, int, bytearray]]) -> list[Written]:
+        """Sends record batches that were encoded elsewhere, each with its topic and partition, and waits for all."""
+
+        async def send() -> list[Written]:
+            deliveries = [await self._core.send_batch(*batch) for batch in batches]
+            return [written for delivery in deliveries for written in await delivery]
+
+        return self._run(send())
+
+    flush = blocking(asynchronous.Producer.flush)
+    partitions_for = blocking(asynchronous.Producer.partitions_for)
+    init_transactions = blocking(asynchronous.Producer.init_transactions)
+    begin = begin_transaction = blocking(asynchronous.Producer.begin)
+    commit = commit_transaction = blocking(asynchronous.Producer.commit)
+    abort = abort_transaction = blocking(asynchronous.Producer.abort)
+
+    def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group: str | GroupIdentity
+    ) -> None:
+        self._run(self._core.send_offsets_to_transaction(offsets, group))
+
+    @contextmanager
+    def transaction(self) -> Iterator[Self]:
+        """Commits at the end of the block, aborts when an exception leaves it."""
+        block = self._core.transaction()
+        self._run(block.__aenter__())
+        try:
+            yield self
+        except BaseException as error:
+            self._run(_left(block, error))
+            raise
+        else:
+            self._run(block.__aexit__(None, None, None))
+
+
+class _Settle:
+    """A delivery of the core settles one of ours."""
+
+    __slots__ = ("_delivery",)
+
+    def __init__(self, delivery: Delivery) -> None:
+        self._delivery = delivery
+
+    def __call__(self, core: CoreDelivery) -> None:
+        self._delivery._settle(core.exception() or core.result())
+
+
+async def _left(block: Any, error: BaseException) -> None:
+    """The block aborts and raises the same error again; here it is enough that it has aborted."""
+    try:
+        await block.__aexit__(type(error), error, error.__traceback__)
+    except BaseException as raised:
+        if raised is not error:
+            raise
