@@ -43,5 +43,5 @@ $(VENV)/.ready: pyproject.toml setup.py constraints.txt $(COMPILED)
 	@$(PYTHON) -c 'import sys; sys.exit("semel needs Python 3.11 or later, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
 	@echo "Setting up $(VENV) (once; a minute or so)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install --quiet --editable '.[demo,test,lint]'
+	@$(BIN)/pip install --quiet --editable '.[test,lint]'
 	@touch $@

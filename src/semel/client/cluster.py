@@ -42,6 +42,7 @@ class Cluster:
         self._watched: dict[str, None] = {}
         self._watches_all = False
         self._failures = 0
+        self._incomplete = 0  # refreshes in a row after which a topic or a leader was still missing
         self._refreshing: asyncio.Task[None] | None = None
         self._asked_again = False
         self._last_refresh_s = float("-inf")
@@ -234,8 +235,12 @@ class Cluster:
             self._schedule(self._backoff.delay_s(self._failures))
         else:
             self._failures = 0
-            delay_ms = self.settings.retry_backoff_ms if self._asked_again else self.settings.metadata_max_age_ms
-            self._schedule(delay_ms / 1000)
+            delay_s = self.settings.metadata_max_age_ms / 1000
+            if self._asked_again:
+                delay_s = self.settings.retry_backoff_ms / 1000
+            elif self._incomplete:  # a topic that is not there may come, or never
+                delay_s = self._backoff.delay_s(self._incomplete)
+            self._schedule(delay_s)
 
     async def _refresh(self) -> None:
         asked: dict[str, None] | None = None if self._watches_all else dict(self._watched)
@@ -262,8 +267,8 @@ class Cluster:
                 }
             )
         view = ClusterView(read_nodes(answer), topics, answer.controller_id, answer.cluster_id)
-        if any(not topic.is_usable or _lacks_leader(topic) for topic in topics.values()):
-            self._asked_again = True
+        is_incomplete = any(not topic.is_usable or _lacks_leader(topic) for topic in topics.values())
+        self._incomplete = self._incomplete + 1 if is_incomplete else 0
         self._replace(view)
 
     def _replace(self, view: ClusterView) -> None:
