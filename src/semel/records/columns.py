@@ -67,16 +67,14 @@ def read_columns(
         raise ValueError(f"timestamp_unit is {timestamp_unit!r}; it can be 'ms' or 'us'")
     if max_records is not None and max_records < 1:
         raise ValueError(f"max_records is {max_records}; it must be at least 1")
+    if max_bytes < 1:
+        raise ValueError(f"max_bytes is {max_bytes}; it must be at least 1")
     end = _LARGEST_OFFSET if end_offset is None else end_offset
     limit_bytes = min(max_bytes, LARGEST_COLUMN_BYTES)
-    # What is not compressed is known beforehand; what is makes the buffers grow.
-    expected_bytes = 0
-    expected_count = 0
-    if max_records is None:
-        wanted = [(batch, header) for batch, header in batches if header.next_offset > first_offset]
-        expected_bytes = min(sum(len(batch) for batch, _ in wanted), limit_bytes)
-        expected_count = min(sum(h.record_count for _, h in wanted), expected_bytes // _SMALLEST_RECORD_BYTES)
-    reader = kernel.ColumnReader(with_headers, factor, pa.allocate_buffer, expected_count, expected_bytes)
+    wanted = [(batch, header) for batch, header in batches if header.next_offset > first_offset]
+    reader = kernel.ColumnReader(
+        with_headers, factor, pa.allocate_buffer, *_expected_size(wanted, max_records, limit_bytes)
+    )
     read_bytes = 0
     next_offset = first_offset
     for batch, header in batches:
@@ -106,6 +104,17 @@ def read_columns(
             if len(reader) == max_records:
                 break
     return Columns(_record_batch(reader, timestamp_unit, with_headers), max(first_offset, min(next_offset, end)))
+
+
+def _expected_size(
+    batches: Sequence[tuple[Buffer, BatchHeader]], max_records: int | None, limit_bytes: int
+) -> tuple[int, int]:
+    """How many records there will be, and bytes, if nothing is compressed; if it is, the buffers will have to grow."""
+    size_bytes = min(sum(len(batch) for batch, _ in batches), limit_bytes)
+    count = min(sum(header.record_count for _, header in batches), size_bytes // _SMALLEST_RECORD_BYTES)
+    if max_records is None or max_records >= count:
+        return count, size_bytes
+    return max_records, size_bytes * max_records // count
 
 
 def _record_batch(reader: kernel.ColumnReader, timestamp_unit: str, with_headers: bool) -> pa.RecordBatch:

@@ -867,6 +867,8 @@ class ColumnReader:
         """`allocate(size)` gives buffers. For the records and bytes of values that are expected they need not grow."""
         if timestamp_factor < 1:
             raise ValueError(f"timestamps cannot be multiplied by {timestamp_factor}")
+        if expected_count < 0 or expected_bytes < 0:
+            raise ValueError(f"{expected_count} records of {expected_bytes} bytes cannot be expected")
         self.count = 0
         self.offsets = _Growing(allocate)
         self.timestamps = _Growing(allocate)
@@ -967,7 +969,7 @@ class ColumnReader:
                 self.header_keys.append_mended(mended, after - cursor.position)
             size = cursor.length()
             self.header_values.append(cursor, cursor.position - size, size)
-        cursor.position = after
+        # The cursor is where it was before: a record ends with its headers.
         return 0
 
     def finish(self) -> tuple:

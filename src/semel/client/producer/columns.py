@@ -65,7 +65,7 @@ def batches_of(
     from semel.records.columns import rows_by_partition, write_columns
 
     try:
-        sticky = lanes.without_key(columns.nbytes, settings.batch_size).partition
+        sticky = lanes.without_key(columns.get_total_buffer_size(), settings.batch_size).partition
         for partition, rows in rows_by_partition(columns, lanes.count, fallback=sticky):
             for payload in write_columns(
                 columns,

@@ -1,0 +1,40 @@
+"""The kernels behind Arrow columns, compiled or as plain Python, for the tests that run on both."""
+
+from __future__ import annotations
+
+import importlib.util
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from semel.records import batch, column_input, column_kernel, columns, kernel, partitioning
+
+
+def plain(name: str) -> ModuleType:
+    """A module of the room, loaded from its source even if it is compiled."""
+    loader = SourceFileLoader(f"columns_plain_{name}", str(Path(batch.__file__).with_name(f"{name}.py")))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    assert not module.compiled
+    return module
+
+
+PLAIN_KERNEL = plain("kernel")
+PLAIN_COLUMN_KERNEL = plain("column_kernel")
+both_are_compiled: bool = kernel.compiled and column_kernel.compiled
+
+
+def use(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Lets columns and partitioning run on the one kernel or the other; returns the column kernel in use."""
+    if compiled:
+        if not both_are_compiled:
+            pytest.skip("the kernels are not compiled here")
+        return column_kernel
+    monkeypatch.setattr(columns, "kernel", PLAIN_KERNEL)
+    for module in (columns, column_input, partitioning):
+        monkeypatch.setattr(module, "column_kernel", PLAIN_COLUMN_KERNEL)
+    return PLAIN_COLUMN_KERNEL
