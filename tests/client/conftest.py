@@ -17,11 +17,19 @@ from semel.wire.errors import ErrorCode
 from semel.wire.spec.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 
 PARTITIONS = 3
+# Sessions of the KIP-848 protocol are the broker's to choose: short ones, or a member that dies is missed for 45 s.
+SHORT_SESSIONS = {
+    "group.consumer.session.timeout.ms": "10000",
+    "group.consumer.min.session.timeout.ms": "10000",
+    "group.consumer.heartbeat.interval.ms": "1000",
+    "group.consumer.min.heartbeat.interval.ms": "1000",
+}
 # Internal topics of few partitions: each of them is a directory to make, and tests use a few groups and ids only.
 SETTINGS = {
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
     "group.initial.rebalance.delay.ms": "0",
+    **SHORT_SESSIONS,
 }
 
 
@@ -31,7 +39,7 @@ def kafka_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka
     reason = skip_reason()
     if reason is not None:
         pytest.skip(reason)
-    node = ApacheKafka(tmp_path_factory.mktemp("kafka")).start()
+    node = ApacheKafka(tmp_path_factory.mktemp("kafka"), settings=SHORT_SESSIONS).start()
     yield node
     node.reap()
 

@@ -58,7 +58,8 @@ class Owner(Protocol):
 
 class Membership(Protocol):
     identity: GroupIdentity
-    """Who we are now: generation -1 and member "" outside of the group. KIP-848 changes its generation (the member
+    """Who we are now: generation -1 and member "" outside of the group. Outside of it nothing may be committed: to the
+    broker that would be the commit of somebody who shares with nobody. KIP-848 changes the generation (the member
     epoch) at any time: a commit that is refused with STALE_MEMBER_EPOCH is worth a retry with the newer one."""
 
     failure: SemelError | None
