@@ -322,5 +322,3 @@ def scripted(*, nodes: int = 1, seed: int = 1) -> Callable[[Test], Callable[...,
 
 def silent(asked: Asked) -> None:
     """A rule: no answer, ever."""
-
-

@@ -126,6 +126,22 @@ def test_who_leaves_the_loop_early_gets_the_rest_the_next_time(
     assert sorted(seen, key=int) == [b"%d" % number for number in range(90)]
 
 
+def test_after_an_error_what_was_handed_out_last_is_read_again(
+    address: str, topic: str, unique: Callable[[str], str]
+) -> None:
+    group = unique("group")
+    with semel.sync.Producer(bootstrap_servers=address) as producer:
+        for number in range(3):
+            producer.send(topic, b"%d" % number, partition=0)
+    settings = {"bootstrap_servers": address, "group_id": group, "auto_offset_reset": "earliest"}
+    with suppress(KeyError), semel.sync.Consumer(topic, **settings) as consumer:
+        while not consumer.poll(timeout_ms=1000):
+            pass
+        raise KeyError("the program failed on it")
+    with semel.sync.Consumer(topic, **settings) as consumer:
+        assert next(iter(consumer)).value == b"0"
+
+
 def test_the_admin_and_errors_reach_the_caller(address: str, unique: Callable[[str], str]) -> None:
     name = unique("made")
     with semel.sync.Admin(bootstrap_servers=address) as admin:

@@ -12,7 +12,16 @@ from typing import TypeVar
 
 from semel.client.backoff import Backoff
 from semel.client.connector import Connector, as_semel_error
-from semel.client.errors import BadSetting, Closed, Disconnected, FatalError, SemelError, UnknownTopic, error_for
+from semel.client.errors import (
+    BadSetting,
+    Closed,
+    Disconnected,
+    FatalError,
+    SemelError,
+    TimedOut,
+    UnknownTopic,
+    error_for,
+)
 from semel.client.metadata import NO_NODE, ClusterView, Node, Partition, Topic, read_nodes, read_topic
 from semel.client.nodes import Nodes
 from semel.client.settings import ConnectionSettings
@@ -40,6 +49,7 @@ class Cluster:
         self._backoff = Backoff(host.random, settings.retry_backoff_ms, settings.retry_backoff_max_ms)
         self._allow_auto_create = allow_auto_create
         self._watched: dict[str, None] = {}
+        self._sought: dict[str, int] = {}  # topics that are waited for, and by how many
         self._watches_all = False
         self._failures = 0
         self._incomplete = 0  # refreshes in a row after which a topic or a leader was still missing
@@ -132,8 +142,11 @@ class Cluster:
         new = [name for name in topics if name not in self._watched]
         if new:
             self._watched.update(dict.fromkeys(new))
-            if not self._watches_all:
-                self.stale()
+            if not self._watches_all and not self._is_closed:
+                if self._refreshing is None:
+                    self._schedule(0.0)  # it is new: there is nothing to be patient about
+                else:
+                    self._asked_again = True
 
     def unwatch(self, topics: Iterable[str]) -> None:
         for name in topics:
@@ -178,7 +191,17 @@ class Cluster:
         known = self.view.topics.get(name)
         if known is not None and known.is_usable:
             return known
+        self._sought[name] = self._sought.get(name, 0) + 1
+        try:
+            found = await self._seek(name, timeout_s)
+        finally:
+            self._sought[name] -= 1
+            if not self._sought[name]:
+                del self._sought[name]
         self._watched[name] = None
+        return found
+
+    async def _seek(self, name: str, timeout_s: float) -> Topic:
         deadline_s = self._now_s() + timeout_s
         failures = 0
         reason = "no broker could be asked"
@@ -192,17 +215,17 @@ class Cluster:
                 code = known.error_code if known is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 error = error_for(code, f"topic {name!r}")
                 if isinstance(error, FatalError):
-                    self._watched.pop(name, None)
                     raise error
-                reason = str(error)
+                reason = error.text
             except FatalError:
                 raise
-            except (SemelError, TimeoutError) as problem:
-                reason = str(problem) or reason
+            except SemelError as problem:
+                reason = problem.text
+            except TimeoutError:
+                pass  # the last reason is the better one
             failures += 1
             pause_s = self._backoff.delay_s(failures)
             if self._now_s() + pause_s >= deadline_s:
-                self._watched.pop(name, None)
                 raise UnknownTopic(f"topic {name!r} was not found within {timeout_s:g} s: {reason}")
             await asyncio.sleep(pause_s)
 
@@ -243,7 +266,7 @@ class Cluster:
             self._schedule(delay_s)
 
     async def _refresh(self) -> None:
-        asked: dict[str, None] | None = None if self._watches_all else dict(self._watched)
+        asked = None if self._watches_all else dict.fromkeys([*self._watched, *self._sought])
         request = MetadataRequest(
             topics=None if asked is None else [MetadataRequestTopic(name=name) for name in asked],
             allow_auto_topic_creation=self._allow_auto_create and asked is not None,
@@ -254,15 +277,16 @@ class Cluster:
         if not answer.brokers:
             raise Disconnected("the broker does not know of any broker yet, itself included")
         before = self.view.topics
-        topics = {} if asked is None else {name: topic for name, topic in before.items() if name in self._watched}
+        wanted = {**self._watched, **self._sought}  # as it is by now
+        topics = {} if asked is None else {name: topic for name, topic in before.items() if name in wanted}
         for entry in answer.topics:
-            if entry.name:
+            if entry.name and (asked is None or entry.name in wanted):
                 topics[entry.name] = read_topic(entry, before.get(entry.name))
         if asked is None:
             topics.update(
                 {
                     name: Topic(name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                    for name in self._watched
+                    for name in wanted
                     if name not in topics
                 }
             )
@@ -293,25 +317,30 @@ class Cluster:
         return await self._ask_bootstrap(request)
 
     async def _ask_bootstrap(self, request: MetadataRequest) -> MetadataResponse:
-        """One round over the addresses, in random order. The connection serves this one question."""
+        """One round over the addresses, in random order. They share the time: a silent one does not use it up."""
         addresses = list(self._addresses)
         self.host.random.shuffle(addresses)
         problem: SemelError | None = None
+        share_s = self.settings.bootstrap_timeout_ms / 1000 / max(len(addresses), 1)
         for host, port in addresses:
             try:
-                connection = await self._connector.open(host, port, lambda connection: None)
+                async with asyncio.timeout(share_s):
+                    return await self._ask_address(host, port, request)
+            except TimeoutError:
+                problem = TimedOut(f"{host}:{port} did not answer within {share_s:g} s")
             except FatalError:
                 raise
             except SemelError as error:
                 problem = error
-                continue
-            try:
-                return await self._send(connection, request, MetadataResponse)
-            except SemelError as error:
-                problem = error
-            finally:
-                connection.close()
         raise problem or BadSetting("bootstrap_servers: at least one host:port is needed")
+
+    async def _ask_address(self, host: str, port: int, request: MetadataRequest) -> MetadataResponse:
+        """The connection serves this one question."""
+        connection = await self._connector.open(host, port, lambda connection: None)
+        try:
+            return await self._send(connection, request, MetadataResponse)
+        finally:
+            connection.close()
 
     # -- asking
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import TracebackType
 from typing import Any
 
 from semel.client.consumer import consumer as asynchronous
@@ -21,6 +22,12 @@ class Consumer(Face[asynchronous.Consumer]):
 
     async def _close(self, timeout_s: float | None) -> None:
         await self._core.close(timeout_s)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """After an error, what was handed out last does not count as done: auto-commit leaves it to the next reader."""
+        self._end(lambda timeout_s: self._core.__aexit__(kind, error, trace), None)
 
     def __iter__(self) -> Iterator[Message]:
         """Records one after the other, without end. Who leaves the loop early gets the rest the next time."""

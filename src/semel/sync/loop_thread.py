@@ -138,12 +138,15 @@ class Face(Generic[C]):
 
     def close(self, timeout_s: float | None = None) -> None:
         """Ends it; calling it again does nothing."""
+        self._end(self._close, timeout_s)
+
+    def _end(self, close: Callable[[float | None], Coroutine[Any, Any, None]], timeout_s: float | None) -> None:
         if not self._is_open or self._process_id != os.getpid():
             return
         self._is_open = False
         _open.discard(self)
         try:
-            self._thread.run(self._close(timeout_s))
+            self._thread.run(close(timeout_s))
         finally:
             _give_back(self._thread)
 

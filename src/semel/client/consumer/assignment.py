@@ -6,6 +6,7 @@ plain or async. Without the last, lost partitions are reported as revoked, as Ka
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -15,6 +16,7 @@ from semel.client.consumer.membership.api import Partitions
 from semel.client.consumer.positioning import Positioning
 from semel.client.consumer.positions import Readings
 from semel.client.consumer.subscription import Subscription
+from semel.client.errors import IllegalState
 
 
 class Assignment:
@@ -39,6 +41,7 @@ class Assignment:
         self._before_revoking = before_revoking
         self._changed = changed
         self._look = look
+        self._told_by: asyncio.Task[object] | None = None
 
     def subscription(self) -> frozenset[str]:
         return self._subscription.names
@@ -86,6 +89,15 @@ class Assignment:
     async def _tell(self, method: str, partitions: Partitions) -> None:
         function: Any = getattr(self._subscription.listener, method, None)
         if function is not None:
-            result = function(set(partitions))
-            if inspect.isawaitable(result):
-                await result
+            self._told_by = asyncio.current_task()
+            try:
+                result = function(set(partitions))
+                if inspect.isawaitable(result):
+                    await result
+            finally:
+                self._told_by = None
+
+    def refuse_listener(self, what: str) -> None:
+        """It would wait for itself."""
+        if self._told_by is not None and self._told_by is asyncio.current_task():
+            raise IllegalState(f"a rebalance listener cannot {what}: return from it first")

@@ -100,10 +100,13 @@ def _with_place(rows: pa.RecordBatch, partition: TopicPartition) -> pa.RecordBat
 
 
 def _open_batches(reading: Reading, most: int) -> list[Rest]:
-    """Batches that together hold so many records, if there are as many. They are the caller's from now on."""
+    """Batches of one answer that together hold so many records, if there are as many. They are the caller's now.
+
+    Not of the next answer: to begin with that would move the position behind these, which are not handed out yet.
+    """
     opened: list[Rest] = []
     count = 0
-    while count < most:
+    while count < most and (not opened or (reading.fetched and reading.fetched[0].current is not None)):
         rest = reading.open_batch()
         if rest is None:
             break

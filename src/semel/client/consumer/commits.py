@@ -56,14 +56,16 @@ class GroupOffsets:
         settings: ConsumerSettings,
         *,
         identity: Callable[[], GroupIdentity],
+        shares: Callable[[], bool],
         refused: Callable[[int], None],
     ) -> None:
-        """`refused` is told of codes that say that we are not the member that we think we are."""
+        """`shares`: whether partitions are those of a member. `refused` hears of codes that say that we are not it."""
         self._cluster = cluster
         self._coordinators = coordinators
         self._settings = settings
         self._group_id = settings.group_id or ""
         self._identity = identity
+        self._shares = shares
         self._refused = refused
         self._turn = asyncio.Lock()
 
@@ -86,6 +88,9 @@ class GroupOffsets:
 
     async def _commit_once(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         identity = self._identity()
+        if self._shares() and identity.generation_id < 0:
+            # The broker takes anybody's commit while the group has no members: also that of one who was a member.
+            raise CommitFailed(f"this consumer is not a member of group {self._group_id!r} at the moment")
         ids = self._topic_ids(offsets)
         request = OffsetCommitRequest(
             group_id=self._group_id,
@@ -125,12 +130,14 @@ class GroupOffsets:
             if entry.error_code != ErrorCode.NONE
         }
         if codes:
-            self._commit_refused(codes, identity)
+            self._commit_refused(codes)
 
-    def _commit_refused(self, codes: dict[TopicPartition, int], identity: GroupIdentity) -> None:
+    def _commit_refused(self, codes: dict[TopicPartition, int]) -> None:
         """Raises the worst of it."""
         partition, code = min(codes.items(), key=lambda item: is_retriable(item[1]))
-        if code == ErrorCode.STALE_MEMBER_EPOCH and self._identity() != identity:
+        if code == ErrorCode.STALE_MEMBER_EPOCH:
+            # The epoch has moved on, or the next heartbeat tells it, or that we are out: then we are no member.
+            self._refused(code)
             raise RetriableError("the member's epoch has changed meanwhile", code=code)
         error = error_for(code, f"committing offsets of group {self._group_id!r} ({partition})")
         if isinstance(error, CommitFailed) or code == ErrorCode.FENCED_INSTANCE_ID:

@@ -46,6 +46,7 @@ class Consumer:
         self._parts = Parts(self.settings, host)
         self._messages: Iterator[Message] = iter(())
         self._generator: Any = None
+        self._listener = listener
         if topics:
             self._parts.subscribe(topics, None, listener)
 
@@ -89,11 +90,11 @@ class Consumer:
         """Topics to share with the group, in place of those before. Without a group_id, all their partitions are read.
 
         A pattern is matched against whole names: by the broker (RE2) if it is a text and group_protocol is consumer,
-        else here. The listener has `on_partitions_revoked(partitions)`, `on_partitions_assigned`, and if it likes
-        `on_partitions_lost`, plain or async; they are called inside of a poll. Partitions that appear later are read
-        as `auto_offset_reset` says, like all others.
+        else here. The listener, else the constructor's, has `on_partitions_revoked(partitions)`,
+        `on_partitions_assigned`, and if it likes `on_partitions_lost`, plain or async; they are called inside of a
+        poll. Partitions that appear later are read as `auto_offset_reset` says, like all others.
         """
-        self._parts.subscribe(topics, pattern, listener)
+        self._parts.subscribe(topics, pattern, self._listener if listener is None else listener)
 
     async def unsubscribe(self) -> None:
         """Leaves the group, or gives up what was assigned by hand: then nothing is read."""

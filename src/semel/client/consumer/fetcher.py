@@ -1,8 +1,9 @@
 """Keeps records on their way: one fetch in flight per node, parked at the broker until there is something to answer.
 
 Every node has a lane: a connection of its own, so that a parked fetch holds nothing else up, a fetch session, and a
-task. A partition that holds enough is left out, so memory is bounded by two answers per node. A fetch that leaves
-somebody out does not park, or those left out would starve while it waits; it is sent again when something was read.
+task. The next answer is asked for when the program begins to read the last one: at most two are held per partition. A
+fetch that leaves somebody out does not park, or those left out would starve while it waits; it is sent again when
+something has changed.
 """
 
 from __future__ import annotations
@@ -69,14 +70,17 @@ class Fetcher:
         *,
         news: Callable[[], None],
         unplaced: Callable[[], None],
+        broke: Callable[[asyncio.Task[None]], None],
     ) -> None:
-        """`news` is called when an answer brought records or a problem, `unplaced` when a position is to be found."""
+        """`news` is called when an answer brought records or a problem, `unplaced` when a position is to be found,
+        `broke` with a task that has ended: if by an error, it is one of ours."""
         self.poll_waits = False
         """The program waits for records, so those that are left out are not what it waits for: fetches may park."""
         self._cluster = cluster
         self._settings = settings
         self._readings = readings
         self._news = news
+        self._broke = broke
         self._answers = FetchAnswers(cluster, settings, readings, later=self.later, moved=self.kick, unplaced=unplaced)
         self._connector = Connector(cluster.host, settings)
         self._nodes = Nodes(cluster.host, settings, self._connector.open)
@@ -139,6 +143,7 @@ class Fetcher:
     def _open_lane(self, node_id: int) -> None:
         lane = self._lanes[node_id] = Lane(node_id)
         lane.task = asyncio.get_running_loop().create_task(self._run(lane), name=f"fetches from node {node_id}")
+        lane.task.add_done_callback(self._broke)
 
     async def _run(self, lane: Lane) -> None:
         failures = 0

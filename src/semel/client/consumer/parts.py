@@ -62,7 +62,12 @@ class Parts:
         self._auto_commit: AutoCommit | None = None
         if settings.group_id is not None:
             self._group = GroupOffsets(
-                self._cluster, self._coordinators, settings, identity=self.identity, refused=self._commit_refused
+                self._cluster,
+                self._coordinators,
+                settings,
+                identity=self.identity,
+                shares=lambda: self.subscription.is_subscribed,
+                refused=self._commit_refused,
             )
             if settings.auto_commits:
                 self._auto_commit = AutoCommit(settings, self.readings, self._group)
@@ -74,9 +79,15 @@ class Parts:
             self._group,
             placed=self._positions_found,
             news=self.bell.ring,
+            broke=self._task_ended,
         )
         self.fetcher = Fetcher(
-            self._cluster, settings, self.readings, news=self.bell.ring, unplaced=self._positioning.kick
+            self._cluster,
+            settings,
+            self.readings,
+            news=self.bell.ring,
+            unplaced=self._positioning.kick,
+            broke=self._task_ended,
         )
         self.handing = Handing(
             self.readings, Decoder(settings), has_room=self.fetcher.kick, raised=self._problem_was_raised
@@ -94,6 +105,7 @@ class Parts:
             look=self.polling.look,
         )
         self._membership: Membership | None = None
+        self._broken: BaseException | None = None
         self._topic_problem: SemelError | None = None
         self._topic_problem_is_told = False
         self._commits: set[asyncio.Task[None]] = set()
@@ -121,6 +133,7 @@ class Parts:
     async def close(self, timeout_s: float, *, leave_unfinished: bool = False) -> None:
         if self.polling.is_closed:
             return
+        self._assignment.refuse_listener("close")
         deadline_s = asyncio.get_running_loop().time() + timeout_s
         if leave_unfinished:
             self._take_back()
@@ -196,6 +209,7 @@ class Parts:
 
     async def unsubscribe(self) -> None:
         self._check_open()
+        self._assignment.refuse_listener("unsubscribe")
         self.polling.refuse_inside("unsubscribe")
         was_subscribed = self.subscription.is_subscribed
         names = self.subscription.names | {reading.partition.topic for reading in self.readings}
@@ -351,8 +365,16 @@ class Parts:
                 self.bell.ring()
                 return
 
-    def _problem(self) -> SemelError | None:
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        """What a task of ours has not expected would otherwise be a consumer that silently reads nothing."""
+        if not task.cancelled() and task.exception() is not None:
+            self._broken = task.exception()
+            self.bell.ring()
+
+    def _problem(self) -> BaseException | None:
         """Raised once if there is something else to read, by every poll if not."""
+        if self._broken is not None:
+            return self._broken
         if self._topic_problem is None or (self._topic_problem_is_told and len(self.readings)):
             return None
         self._topic_problem_is_told = True

@@ -16,7 +16,7 @@ from semel.client.consumer.bell import Bell
 from semel.client.consumer.fetcher import Fetcher
 from semel.client.consumer.handing import Handing
 from semel.client.consumer.membership.api import Membership
-from semel.client.errors import Closed, IllegalState, SemelError
+from semel.client.errors import Closed, IllegalState
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ class Polling:
         bell: Bell,
         auto_commit: AutoCommit | None,
         *,
-        problem: Callable[[], SemelError | None],
+        problem: Callable[[], BaseException | None],
         pulse_s: float | None,
     ) -> None:
         """`problem`: what else is to be raised. `pulse_s`: how often one who is given messages one by one must poll."""

@@ -33,8 +33,10 @@ class Positioning:
         *,
         placed: Callable[[], None],
         news: Callable[[], None],
+        broke: Callable[[asyncio.Task[None]], None],
     ) -> None:
-        """`placed` is called when partitions can be fetched that could not before, `news` when poll should look."""
+        """`placed` is called when partitions can be fetched that could not before, `news` when poll should look,
+        `broke` with a task that has ended: if by an error, it is one of ours."""
         self._cluster = cluster
         self._settings = settings
         self._policy = settings.reset_policy
@@ -43,6 +45,7 @@ class Positioning:
         self._group = group
         self._placed = placed
         self._news = news
+        self._broke = broke
         self._task: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self._is_closed = False
@@ -57,6 +60,7 @@ class Positioning:
         self._changed.set()
         if self._task is None and not self._is_closed and self._pending():
             self._task = asyncio.get_running_loop().create_task(self._run(), name="positions of the consumer")
+            self._task.add_done_callback(self._broke)
 
     def cluster_changed(self) -> None:
         for reading in self._readings:
