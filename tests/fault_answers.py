@@ -39,7 +39,7 @@ DENIALS = {
 
 def needs_answer(frame: bytes, request: Passing) -> bool:
     """A produce with acks 0 gets none."""
-    return request.api_key != PRODUCE or _body(frame, request).acks != 0
+    return request.api_key != PRODUCE or body_of(frame, request).acks != 0
 
 
 def refusal(frame: bytes, request: Passing) -> bytes:
@@ -55,7 +55,7 @@ def refusal(frame: bytes, request: Passing) -> bytes:
             topic_id=topic.topic_id,
             partition_responses=[_unwritten(data.index, code) for data in topic.partition_data],
         )
-        for topic in _body(frame, request).topic_data
+        for topic in body_of(frame, request).topic_data
     ]
     return _frame_of(request, ProduceResponse(responses=topics))
 
@@ -111,7 +111,8 @@ def _unwritten(index: int, code: ErrorCode) -> PartitionProduceResponse:
     return PartitionProduceResponse(index=index, error_code=code, base_offset=NO_OFFSET)
 
 
-def _body(frame: bytes, request: Passing) -> Any:
+def body_of(frame: bytes, request: Passing) -> Any:
+    """What a request's frame asks for."""
     content = memoryview(frame)[4:]
     position = read_request_header(content).body_position
     return decoder(request_class(request.api_key), request.version)(content, position)[0]

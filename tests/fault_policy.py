@@ -34,6 +34,9 @@ class Fault(Enum):
     SWALLOW_ANSWERS = "answer and all later ones swallowed"
 
 
+OVERTAKING = (Fault.LATE_REQUEST, Fault.DELAY_REQUEST, Fault.CUT_BEFORE, Fault.REFUSE)
+"""Together they make requests arrive after those that were sent later in their stead."""
+
 MAY_COME_TWICE = frozenset(
     api.key
     for api in API.values()
@@ -137,7 +140,10 @@ class SeededFaults:
 
 def drawn_faults(random: random_module.Random, *, most: int, only: Iterable[str] = ()) -> SeededFaults:
     """A few kinds of faults and a rate, drawn for this run: runs differ more than if all kinds were always there."""
-    kinds = random.sample(list(Fault), random.randint(1, len(Fault)))
+    if random.random() < 0.2:
+        kinds = list(OVERTAKING)
+    else:
+        kinds = random.sample(list(Fault), random.randint(1, len(Fault)))
     rate = random.choice([0.02, 0.05, 0.1, 0.2, 0.4])
     longest_s = random.choice([0.01, 0.3, 3.0, 40.0])
     return SeededFaults(

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, Protocol
 
 from fault_answers import API_VERSIONS, denial, limited, needs_answer, refusal, staying_behind
 from fault_policy import Blow, Fault, Faults, Passing
@@ -23,6 +23,17 @@ LOGGED_EVENTS = 2000
 DRIPS = 7
 
 
+class Witness(Protocol):
+    """Sees what clients send, when it comes, and what they are answered."""
+
+    def asked(self, request: Passing, frame: bytes) -> None: ...
+
+    def answered(self, request: Passing) -> None: ...
+
+    def ended(self, connection: int) -> None:
+        """The connection to the client is no more."""
+
+
 class Cut(Exception):
     """The passage is to be closed on both sides, now; but of one link, if it is given, after what was sent on it."""
 
@@ -33,8 +44,9 @@ class Cut(Exception):
 class FrameReader:
     """The Receiver of one link: whole frames, length included, in order. A full queue stops the sender."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, came: Callable[[bytes | None], None] | None = None) -> None:
         self.link = link
+        self._came = came
         self._buffer = memoryview(bytearray(READ_BYTES))
         self._data = bytearray()
         self._frames: deque[bytes] = deque()
@@ -51,6 +63,8 @@ class FrameReader:
             self._frames.append(bytes(self._data[:end]))
             del self._data[:end]
             self._news.set()
+            if self._came is not None:
+                self._came(self._frames[-1])
         if len(self._frames) >= FRAMES_WAITING_MAX and not self._is_paused:
             self._is_paused = True
             self.link.pause_reading()
@@ -61,6 +75,8 @@ class FrameReader:
     def closed(self, reason: BaseException | None) -> None:
         self._is_ended = True
         self._news.set()
+        if self._came is not None:
+            self._came(None)
 
     async def next_frame(self) -> bytes | None:
         """What came before the end is still given out; None is the end."""
@@ -92,7 +108,7 @@ class Passage:
         self._number = number
         self._client = client
         self._broker = broker
-        self._requests = FrameReader(client)
+        self._requests = FrameReader(client, self._witnessed if proxy.witness is not None else None)
         self._answers = FrameReader(broker)
         self._owed: deque[Awaited] = deque()
         self._is_answering = False
@@ -119,10 +135,20 @@ class Passage:
 
     # -- towards the broker
 
+    def _passing(self, frame: bytes) -> Passing:
+        header = read_request_header(memoryview(frame)[4:])
+        return Passing(self._number, header.api_key, header.api_version, header.correlation_id)
+
+    def _witnessed(self, frame: bytes | None) -> None:
+        witness = self._proxy.witness
+        if witness is not None and frame is not None:
+            witness.asked(self._passing(frame), frame)
+        elif witness is not None:
+            witness.ended(self._number)
+
     async def _carry_requests(self) -> None:
         while (frame := await self._requests.next_frame()) is not None:
-            header = read_request_header(memoryview(frame)[4:])
-            passing = Passing(self._number, header.api_key, header.api_version, header.correlation_id)
+            passing = self._passing(frame)
             blow = self._proxy.faults.blow_for(passing)
             self._proxy.note(passing, blow)
             awaited = Awaited(passing, blow) if needs_answer(frame, passing) else None
@@ -168,8 +194,7 @@ class Passage:
     def _answer_oneself(self) -> None:
         """Our own answers keep their place among those of the broker, also when one of those takes its time."""
         while not self._is_answering and self._owed and (answer := self._owed[0].own_answer) is not None:
-            self._owed.popleft()
-            self._client.send([answer])
+            self._answer(self._owed.popleft().request, answer)
 
     async def _carry_answers(self) -> None:
         while (frame := await self._answers.next_frame()) is not None:
@@ -182,7 +207,7 @@ class Passage:
             if not owed.is_swallowed:
                 frame = await self._proxy.rewritten(frame, owed.request)
                 if owed.blow is None:
-                    self._client.send([frame])
+                    self._answer(owed.request, frame)
                 else:
                     await self._strike_answer(frame, owed.request, owed.blow)
             self._is_answering = False
@@ -199,12 +224,18 @@ class Passage:
                 pass
             return
         if blow.fault is Fault.DRIP_ANSWER:
+            self._answer(request, b"")
             await _drip(self._client, frame, blow.delay_s)
             return
         if blow.fault is Fault.DELAY_ANSWER:
             await asyncio.sleep(blow.delay_s)
         if blow.fault is Fault.DENY:
             frame = denial(frame, request)
+        self._answer(request, frame)
+
+    def _answer(self, request: Passing, frame: bytes) -> None:
+        if self._proxy.witness is not None:
+            self._proxy.witness.answered(request)
         self._client.send([frame])
 
 
@@ -223,6 +254,8 @@ class FaultProxy:
         self.faults = faults
         self.log: deque[str] = deque(maxlen=LOGGED_EVENTS)
         self.failures: list[BaseException] = []
+        self.witness: Witness | None = None
+        """To be set before the first connection."""
         self.requests: list[Passing] = []
         """Every request that came by, in order."""
         self._network = host.network

@@ -96,8 +96,8 @@ class _ProducerState(NamedTuple):
 
 
 class Logs:
-    """What the partitions hold. With `judges` unset every batch is taken; a lenient one takes any sequence of a producer
-    that it does not know, as Kafka 4 does."""
+    """What the partitions hold. With `judges` unset every batch is taken; where it is lenient, any sequence of a
+    producer that it does not know, as in Kafka 4."""
 
     def __init__(self) -> None:
         self.is_lenient = False

@@ -24,7 +24,6 @@ from semel.wire.apis import API, request_class
 from semel.wire.codec import decoder
 from semel.wire.frame import read_request_header, response_parts
 from semel.wire.schema import Request, Response
-from semel.wire.spec.api_versions import ApiVersionsRequest
 from semel.wire.spec.produce import ProduceRequest
 
 R = TypeVar("R", bound=Request)

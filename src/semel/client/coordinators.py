@@ -81,7 +81,7 @@ class Coordinators:
                 code = code_of(answer)
                 if code == ErrorCode.NONE or not retry(code):
                     return answer
-                reason = str(error_for(code, type(request).__name__.removesuffix("Request")))
+                reason = error_for(code, type(request).__name__.removesuffix("Request")).text
                 if code in MOVED:
                     self.forget(kind, key)
             except FatalError:
@@ -89,7 +89,7 @@ class Coordinators:
             except TimeoutError:
                 raise TimedOut(f"the coordinator of {key!r} did not answer in time; last: {reason}") from None
             except SemelError as error:
-                reason = str(error)
+                reason = error.text
                 self.forget(kind, key)
                 self._cluster.stale()
             failures += 1

@@ -84,6 +84,8 @@ class Nodes:
                 await asyncio.shield(attempt)
             except asyncio.CancelledError:
                 if attempt.cancelled():  # the node was dropped; we ourselves were not cancelled
+                    if self._is_closed:
+                        raise Closed("the client was closed") from None
                     raise Disconnected(f"node {node_id} is not part of the cluster any more") from None
                 raise
         connection = self.connection(node_id)
@@ -128,6 +130,8 @@ class Nodes:
                 await asyncio.sleep(peer.not_before_s - loop.time())
             host, port = peer.address
             connection = await self._open(host, port, lambda ended: self._has_ended(node_id, peer, ended))
+            if not connection.is_open:
+                raise Disconnected(f"the connection to node {node_id} ended at once")
         except SemelError as error:
             peer.failures += 1
             # A refused login is worth a long pause: trying again soon locks accounts.
@@ -140,8 +144,6 @@ class Nodes:
         if self._peers.get(node_id) is not peer or self._is_closed:
             connection.close()
             raise Disconnected(f"node {node_id} is not part of the cluster any more")
-        if not connection.is_open:
-            raise Disconnected(f"the connection to node {node_id} ended at once")
         peer.connection = connection
         peer.failures = 0
         peer.used_s = loop.time()

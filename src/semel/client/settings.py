@@ -205,14 +205,14 @@ def _keyword(table: dict[str, Declared], name: str) -> str:
 
 
 def _read(entry: Declared, value: Any) -> Any:
+    if entry.option.normalise is not None:
+        value = entry.option.normalise(value)
     if value is None:
         if entry.may_be_none or not entry.has_text:
             return None
         raise BadSetting(f"{entry.keyword}: None is not allowed; allowed: {entry.setting.allowed}")
     if not entry.has_text:
         return value
-    if entry.option.normalise is not None:
-        value = entry.option.normalise(value)
     try:
         return entry.setting.parse(_text(entry, value))
     except ConfigError as error:

@@ -56,3 +56,5 @@ class GroupIdentity(NamedTuple):
     member_id: str = ""
     instance_id: str | None = None
     auto_commits: bool = False
+    is_outside: bool = False
+    """A subscriber that is not a member, not yet or not any more: nothing may be committed in its name."""

@@ -74,6 +74,8 @@ class Connection:
         self.versions: dict[int, tuple[int, int]] = {}
         self.features: dict[str, int] = {}
         self.throttled_until_s = 0.0
+        self.drained_callback: Callable[[], None] | None = None
+        """Called when everything that had to wait is handed to the network."""
         self._client_id = client_id
         self._max_frame_bytes = max_frame_bytes
         self._ended = ended
@@ -103,7 +105,8 @@ class Connection:
         answer = await self._ask_versions(request, version, timeout_s)
         if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
             known = [entry.max_version for entry in answer.api_keys if entry.api_key == ApiVersionsRequest.api_key]
-            answer = await self._ask_versions(request, min(version, known[0] if known else 0), timeout_s)
+            version = max(min(version, known[0] if known else 0), 0)
+            answer = await self._ask_versions(request, version, timeout_s)
         if answer.error_code != ErrorCode.NONE:
             raise VersionNotServed(f"{self.link.peer} answers the question for its versions with {answer.error_code}")
         self.versions = {entry.api_key: (entry.min_version, entry.max_version) for entry in answer.api_keys}
@@ -244,19 +247,22 @@ class Connection:
             pending.timer.cancel()
         throttle_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:
-            self.throttled_until_s = self._loop.time() + throttle_ms / 1000
+            self.throttled_until_s = max(self.throttled_until_s, self._loop.time() + throttle_ms / 1000)
         if not pending.future.done():
             pending.future.set_result(response)
 
     def drained(self) -> None:
-        pass
+        if self.drained_callback is not None:
+            self.drained_callback()
 
     # -- ending
 
     def _break(self, why: str, error: BaseException | None = None) -> None:
         """The broker broke the protocol: nothing that follows can be trusted."""
         logger.warning("closing the connection to %s: %s", self.link.peer, why)
-        self._end(error or WireError(why))
+        broken = WireError(why)
+        broken.__cause__ = error
+        self._end(broken)
         self.link.close()
 
     def close(self) -> None:

@@ -165,11 +165,13 @@ async def test_the_group_metadata_says_who_reads_and_whether_it_commits_by_itsel
     await topic_with(node, b"0")
     async with consumer_of(node, "t", group_id="g", group_instance_id="one") as consumer:
         assert consumer.group_metadata().generation_id == -1
+        assert consumer.group_metadata().is_outside
         await consumer.getmany(timeout_ms=1000)
         identity = consumer.group_metadata()
         assert (identity.group_id, identity.generation_id, identity.instance_id) == ("g", 1, "one")
         assert identity.member_id
         assert identity.auto_commits
+        assert not identity.is_outside
 
 
 # -- when it goes wrong

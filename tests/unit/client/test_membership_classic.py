@@ -10,6 +10,7 @@ from membership_world import ClientWorld, Member, on_our_broker, partitions
 
 from semel.client.errors import FencedInstance
 from semel.client.metadata import TopicPartition
+from semel.client.values import GroupIdentity
 from semel.wire.spec.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 
 STRATEGIES = pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky"])
@@ -41,7 +42,7 @@ def shared(*members: Member) -> set[TopicPartition]:
 async def test_a_member_alone_gets_everything_and_gives_it_back_when_it_leaves(world: ClientWorld) -> None:
     await world.create_topic("t", 4)
     one = await member(world)
-    assert one.membership.identity == ("group", -1, "", None, False)
+    assert one.membership.identity == GroupIdentity("group", -1, "", None, False)
     assert not one.membership.is_settled()
     assert await one.poll()
     assert one.membership.is_settled()
@@ -50,7 +51,7 @@ async def test_a_member_alone_gets_everything_and_gives_it_back_when_it_leaves(w
     assert one.membership.identity.member_id
     await one.leave()
     assert one.owner.taken_notes() == ["revoke t-0 t-1 t-2 t-3"]
-    assert one.membership.identity == ("group", -1, "", None, False)
+    assert one.membership.identity == GroupIdentity("group", -1, "", None, False)
     assert one.membership.is_settled()
     await one.close()
 

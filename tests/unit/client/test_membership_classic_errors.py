@@ -13,6 +13,7 @@ from membership_world import Member, ScriptedGroup, scripted, subscription_in
 from semel.client.consumer.membership.assignors import RangeAssignor
 from semel.client.errors import BrokerRefused, FencedInstance, NotAuthorised, SemelError
 from semel.client.metadata import TopicPartition
+from semel.client.values import GroupIdentity
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.find_coordinator import FindCoordinatorRequest
 from semel.wire.spec.heartbeat import HeartbeatRequest
@@ -47,7 +48,7 @@ async def test_the_id_that_the_coordinator_gives_is_used_at_once(group: Scripted
     one = await started(group)
     await one.poll()
     assert [request.member_id for request in group.requests(JoinGroupRequest)] == ["", "member"]
-    assert one.membership.identity == ("group", 1, "member", None, False)
+    assert one.membership.identity == GroupIdentity("group", 1, "member", None, False)
     await one.close()
 
 
@@ -255,7 +256,7 @@ async def test_who_is_out_loses_everything_and_joins_anew(
     group.script[HeartbeatRequest] = [code]
     await asyncio.sleep(4)
     assert not one.membership.is_settled()
-    assert one.membership.identity == ("group", -1, "", None, False)
+    assert one.membership.identity == GroupIdentity("group", -1, "", None, False)
     assert one.owner.taken_notes() == []
     assert await one.poll()
     assert one.owner.taken_notes() == ["lose t-0 t-1", BOTH]

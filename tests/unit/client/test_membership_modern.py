@@ -10,6 +10,7 @@ from membership_world import ClientWorld, Member, on_our_broker, partitions
 
 from semel.client.errors import BrokerRefused, FatalError
 from semel.client.metadata import TopicPartition
+from semel.client.values import GroupIdentity
 from semel.wire.spec.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from semel.wire.spec.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
@@ -40,7 +41,7 @@ async def test_a_member_alone_gets_everything_and_gives_it_back_when_it_leaves(w
     assert len(identity.member_id) == 22
     await one.leave()
     assert one.owner.taken_notes() == ["revoke t-0 t-1 t-2 t-3"]
-    assert one.membership.identity == ("group", -1, "", None, False)
+    assert one.membership.identity == GroupIdentity("group", -1, "", None, False)
     await one.close()
 
 

@@ -16,6 +16,7 @@ from semel.client.errors import (
     SemelError,
     UnsupportedByBroker,
 )
+from semel.client.values import GroupIdentity
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.consumer_group_heartbeat import (
     AssignedTopicPartitions,
@@ -242,7 +243,7 @@ async def test_who_is_fenced_loses_everything_and_joins_again(group: ScriptedGro
     await asyncio.sleep(30)
     assert len(beats(group)) == 1, "it does not join before the program knows"
     assert not one.membership.is_settled()
-    assert one.membership.identity == ("group", -1, "", None, False)
+    assert one.membership.identity == GroupIdentity("group", -1, "", None, False)
     assert one.owner.taken_notes() == []
     assert await one.poll()
     assert one.owner.taken_notes() == ["lose t-0 t-1", BOTH]

@@ -284,7 +284,8 @@ class Parts:
     def identity(self) -> GroupIdentity:
         if self._membership is None or not self.subscription.is_subscribed:
             return GroupIdentity(self._settings.group_id or "")
-        return self._membership.identity
+        identity = self._membership.identity
+        return identity._replace(is_outside=not identity.member_id)
 
     def handed_out(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Where the program stands in each partition."""

@@ -14,7 +14,6 @@ from semel.client.errors import BufferFull, Closed, RecordTooLarge, SemelError
 from semel.client.producer.batch import RECORD_OVERHEAD_BYTES, ProducerBatch
 from semel.client.producer.lane import Lane
 from semel.client.producer.settings import ProducerSettings
-from semel.client.values import Headers
 from semel.records.batch import HEADER_BYTES
 
 _LARGEST_OVERHEAD_BYTES = HEADER_BYTES + 32
@@ -31,9 +30,9 @@ class Accumulator:
         """Batches that are neither written nor failed."""
         self.awaited: Callable[[], None] | None = None
         """Called when somebody begins to wait for a batch."""
-        self._batch_bytes = settings.batch_size
+        self._batch_bytes = min(settings.batch_size, settings.max_request_size)
         self._limit_bytes = settings.buffer_memory
-        self._max_record_bytes = min(settings.max_request_size, settings.buffer_memory)
+        self.max_record_bytes = min(settings.max_request_size, settings.buffer_memory)
         self._max_block_s = settings.max_block_s
 
     @property
@@ -48,21 +47,21 @@ class Accumulator:
 
     # -- adding
 
-    def record_bytes(self, key: bytes | None, value: bytes | None, headers: Headers | None) -> int:
+    def record_bytes(self, key: bytes | None, value: bytes | None, headers: bytes | None) -> int:
         """What a record counts; refuses one that no request could carry."""
         size = RECORD_OVERHEAD_BYTES
         if key is not None:
             size += len(key)
         if value is not None:
             size += len(value)
-        if headers:
-            size += sum(len(name) + len(content or b"") + 6 for name, content in headers)
+        if headers is not None:
+            size += len(headers)
         self.check_size(size + _LARGEST_OVERHEAD_BYTES)
         return size
 
     def check_size(self, size: int) -> None:
-        if size > self._max_record_bytes:
-            raise RecordTooLarge(f"{size} bytes are more than a request may have: {self._max_record_bytes}")
+        if size > self.max_record_bytes:
+            raise RecordTooLarge(f"{size} bytes are more than a request may have: {self.max_record_bytes}")
 
     def take_room(self, size: int) -> bool:
         """Takes memory for a record, if there is some and nobody waits for it."""

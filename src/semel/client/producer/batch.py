@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
 from semel.client.errors import SemelError, TransactionFailed
-from semel.client.values import CREATE_TIME, LOG_APPEND_TIME, Headers, RecordMetadata
+from semel.client.values import CREATE_TIME, LOG_APPEND_TIME, RecordMetadata
 from semel.records import kernel
 from semel.records.batch import HEADER_BYTES, TRANSACTIONAL_BIT, set_producer
 from semel.records.build import seal_batch
@@ -24,6 +24,7 @@ RECORD_OVERHEAD_BYTES = 11
 """What a record of ordinary size needs beside key, value and headers; large ones take up to ten bytes more."""
 
 NO_OFFSET = -1
+_NO_HEADERS = kernel.encode_headers(())
 
 
 class Identity(NamedTuple):
@@ -110,12 +111,13 @@ class ProducerBatch:
     # -- gathering
 
     def append(
-        self, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers | None, size: int
+        self, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: bytes | None, size: int
     ) -> None:
-        if headers or self.headers is not None:
+        """`headers` are encoded."""
+        if headers is not None or self.headers is not None:
             if self.headers is None:
-                self.headers = [kernel.encode_headers(())] * self.count
-            self.headers.append(kernel.encode_headers(headers or ()))
+                self.headers = [_NO_HEADERS] * self.count
+            self.headers.append(_NO_HEADERS if headers is None else headers)
         self.values.append(value)
         self.keys.append(key)
         self.timestamps.append(timestamp_ms)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from semel.client.errors import BadRecord, SemelError
+from semel.client.errors import BadRecord, RecordTooLarge, SemelError
 from semel.client.producer.batch import ProducerBatch
 from semel.client.producer.partitioner import TopicLanes
 from semel.client.producer.settings import ProducerSettings
@@ -59,22 +59,28 @@ class ColumnsDelivery:
 
 
 def batches_of(
-    lanes: TopicLanes, columns: Columns, settings: ProducerSettings, now_ms: int
+    lanes: TopicLanes, columns: Columns, settings: ProducerSettings, most_bytes: int, now_ms: int
 ) -> Iterator[tuple[int, bytearray, int]]:
-    """Partition, bytes and record count of each batch, in row order within a partition. Refuses bad columns by name."""
-    from semel.records.columns import rows_by_partition, write_columns
+    """Partition, bytes and record count of each batch, in row order within a partition. Refuses bad columns by name,
+    and a row that needs more than `most_bytes`, before it gives any."""
+    from semel.records.columns import largest_record, rows_by_partition, write_columns
 
     try:
+        largest = largest_record(columns)
+        if largest is not None and largest.batch_bytes > most_bytes:
+            raise RecordTooLarge(f"row {largest.row}: {largest.batch_bytes} bytes, a request may have {most_bytes}")
         sticky = lanes.without_key(columns.get_total_buffer_size(), settings.batch_size).partition
         for partition, rows in rows_by_partition(columns, lanes.count, fallback=sticky):
             for payload in write_columns(
                 columns,
                 rows,
-                batch_bytes=settings.batch_size,
+                batch_bytes=min(settings.batch_size, most_bytes),
                 default_timestamp_ms=now_ms,
                 codec=settings.codec,
                 level=settings.compression_level,
             ):
                 yield partition, payload, read_header(payload).record_count
-    except (ValueError, TypeError) as error:
+    except BadRecord:
+        raise
+    except (ValueError, TypeError, AttributeError) as error:
         raise BadRecord(str(error)) from error

@@ -28,6 +28,7 @@ class Lane:
         "gap",
         "identity",
         "in_flight",
+        "is_known",
         "must_restart",
         "next_sequence",
         "not_before_s",
@@ -45,6 +46,7 @@ class Lane:
         self.in_flight: list[ProducerBatch] = []
         self.open: ProducerBatch | None = None  # the batch begun last: it takes records while it has room
         self.identity = NOBODY
+        self.is_known = False  # the leader has taken a batch of this producer id
         self.next_sequence = 0
         self.gap: ProducerBatch | None = None  # the newest batch that ended unwritten
         self.refused: ProducerBatch | None = None  # the oldest of which it is certain that it was not written
@@ -64,7 +66,8 @@ class Lane:
             return False
         if first.has_sequence:
             return not self.in_flight
-        if self.gap is not None or len(self.in_flight) >= MOST_IN_FLIGHT:
+        # A leader that does not know the producer may take any sequence: until it does, one goes after the other.
+        if self.gap is not None or len(self.in_flight) >= (MOST_IN_FLIGHT if self.is_known else 1):
             return False
         return not any(batch.attempts > 1 for batch in self.in_flight)
 
@@ -82,6 +85,8 @@ class Lane:
         for batch in self.waiting:
             if batch.has_sequence:
                 batch.forget_name()
+        if identity.producer_id != self.identity.producer_id or self.must_restart:
+            self.is_known = False
         self.identity = identity
         self.next_sequence = 0
         self.gap = self.refused = None
@@ -109,6 +114,7 @@ class Lane:
     def written(self, batch: ProducerBatch) -> None:
         self.forget(batch)
         self.failures = 0
+        self.is_known = True
         # The broker takes a batch only when all before it are there: so those in doubt before it were written too.
         if self.gap is not None and (batch is self.gap or _precedes(self.gap, batch)):
             self.gap = self.refused = None

@@ -25,19 +25,22 @@ class TopicLanes:
 
     def __init__(self, topic: Topic, random: random_module.Random, lane_of: Callable[[str, int], Lane]) -> None:
         self.name = topic.name
-        self.lanes: list[Lane] = []
-        self.count = 0
+        self.topic = topic
+        self.count = len(topic.partitions)
+        self.lanes = [lane_of(topic.name, number) for number in range(self.count)]
         self._random = random
-        self.update(topic, lane_of)
-        self.sticky = self.lanes[0]
+        self.sticky = random.choice(self.lanes)
         self.sticky_bytes = 0  # how many more it takes before another one has its turn
 
     def update(self, topic: Topic, lane_of: Callable[[str, int], Lane]) -> None:
-        """Partitions may have been added, and leaders may have moved. Partitions never go away."""
+        """Partitions may have been added, and leaders may have moved. Partitions go away only with their topic."""
+        is_another = topic.topic_id != self.topic.topic_id
         self.topic = topic
-        self.count = max(len(topic.partitions), self.count)
+        self.count = len(topic.partitions) if is_another else max(len(topic.partitions), self.count)
         for number in range(len(self.lanes), self.count):
             self.lanes.append(lane_of(topic.name, number))
+        if self.sticky.partition >= self.count:
+            self.sticky_bytes = 0
 
     def with_key(self, key: bytes) -> Lane:
         return self.lanes[partition_of_key(key, self.count)]
@@ -56,8 +59,8 @@ class TopicLanes:
             self.sticky = self.lanes[self._random.choice(others)]
 
     def numbered(self, partition: int) -> Lane:
-        if not 0 <= partition < self.count:
-            raise BadRecord(f"{self.name} has partitions 0 to {self.count - 1}, not {partition}")
+        if not isinstance(partition, int) or not 0 <= partition < self.count:
+            raise BadRecord(f"{self.name} has partitions 0 to {self.count - 1}, not {partition!r}")
         return self.lanes[partition]
 
     def chosen(self, choose: Choice, key: Any, value: Any) -> Lane:

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, Self
 
 from semel.client.cluster import Cluster
 from semel.client.errors import (
     AbortTransactionError,
-    BadRecord,
     BadSetting,
     Closed,
+    CommitFailed,
     IllegalState,
     RetriableError,
     SemelError,
@@ -31,6 +31,14 @@ from semel.client.producer.batch import RECORD_OVERHEAD_BYTES, Delivery, Produce
 from semel.client.producer.columns import Columns, ColumnsDelivery, batches_of
 from semel.client.producer.lane import Lane
 from semel.client.producer.partitioner import TopicLanes
+from semel.client.producer.record_input import (
+    MOST_TIMESTAMP_MS,
+    as_bytes,
+    check_timestamp,
+    check_topic_name,
+    encoded_headers,
+    serialized,
+)
 from semel.client.producer.sender import Sender
 from semel.client.producer.settings import ProducerSettings
 from semel.client.producer.transactions import Event, State, Transactions
@@ -64,10 +72,10 @@ class Producer:
 
     async def start(self) -> None:
         """Finds the cluster; `async with` does it by itself."""
-        if self._is_started:
-            return
         if self._is_closed:
             raise Closed("the producer was closed")
+        if self._is_started:
+            return
         if self._host is None:
             from semel.host.real import real_host
 
@@ -108,10 +116,12 @@ class Producer:
     stop = close
 
     async def _wind_up(self) -> None:
-        if self._transactions is not None and self._transactions.state in (State.OPEN, State.FAILED, State.ABORTING):
-            await self._abort(self._transactions)
-        else:
-            await self._flush()
+        async with self._ends:  # a commit or an abort that runs comes to its end first
+            transactions = self._transactions
+            if transactions is not None and transactions.state in (State.OPEN, State.FAILED, State.ABORTING):
+                await self._abort(transactions)
+            else:
+                await self._flush()
 
     async def _shut_down(self) -> None:
         await self._sender.close()
@@ -155,6 +165,7 @@ class Producer:
             and on_delivery is None
             and self._is_plain
             and (transactions is None or transactions.state is State.OPEN)
+            and (timestamp_ms is None or (type(timestamp_ms) is int and 0 <= timestamp_ms <= MOST_TIMESTAMP_MS))
         ):
             size = RECORD_OVERHEAD_BYTES + len(value)
             if key is None:
@@ -202,13 +213,16 @@ class Producer:
         lane: Lane | None = None
         if self._choose is not None and partition is None:
             lane = topic_lanes.chosen(self._choose, key, value)
-        key = _as_bytes(_serialized(self._serialize_key, key, "key"), "key")
-        value = _as_bytes(_serialized(self._serialize_value, value, "value"), "value")
+        key = as_bytes(serialized(self._serialize_key, key, "key"), "key")
+        value = as_bytes(serialized(self._serialize_value, value, "value"), "value")
+        header_bytes = encoded_headers(headers)
+        if timestamp_ms is not None:
+            check_timestamp(timestamp_ms)
         accumulator = self._accumulator
-        size = accumulator.record_bytes(key, value, headers)
+        size = accumulator.record_bytes(key, value, header_bytes)
         if lane is None:
             if partition is not None:
-                lane = topic_lanes.numbered(partition)
+                lane = await self._numbered(topic_lanes, partition)
             elif key is not None:
                 lane = topic_lanes.with_key(key)
             else:
@@ -219,7 +233,7 @@ class Producer:
             self._check_again(size)
         batch = accumulator.open_batch(lane, size, self._loop)
         is_new = batch.count == 0
-        batch.append(key, value, self._clock.wall_ms() if timestamp_ms is None else timestamp_ms, headers, size)
+        batch.append(key, value, self._clock.wall_ms() if timestamp_ms is None else timestamp_ms, header_bytes, size)
         delivery = Delivery(batch, batch.count - 1)
         if on_delivery is not None:
             delivery.add_done_callback(on_delivery)
@@ -239,7 +253,9 @@ class Producer:
         self._check_usable()
         topic_lanes = self._topics.get(topic) or await self._lanes_of(topic)
         sent: list[ProducerBatch] = []
-        for partition, payload, count in batches_of(topic_lanes, columns, self.settings, self._clock.wall_ms()):
+        most_bytes = self._accumulator.max_record_bytes
+        batches = batches_of(topic_lanes, columns, self.settings, most_bytes, self._clock.wall_ms())
+        for partition, payload, count in batches:
             sent.append(await self._send_sealed(topic_lanes.lanes[partition], payload, count))
         return ColumnsDelivery(sent)
 
@@ -248,7 +264,7 @@ class Producer:
         and checksum are written into it, so it must not be used for anything else."""
         self._check_usable()
         topic_lanes = self._topics.get(topic) or await self._lanes_of(topic)
-        lane = topic_lanes.numbered(partition)
+        lane = await self._numbered(topic_lanes, partition)
         self._accumulator.check_size(len(batch))
         return ColumnsDelivery([await self._send_sealed(lane, batch, read_header(batch).record_count)])
 
@@ -284,13 +300,21 @@ class Producer:
         return set((await self._cluster.topic(topic, self.settings.max_block_s)).partitions)
 
     async def _lanes_of(self, topic: str) -> TopicLanes:
-        if not isinstance(topic, str) or not topic:
-            raise BadRecord(f"a topic is named by a text, not by {topic!r}")
+        check_topic_name(topic)
         known = await self._cluster.topic(topic, self.settings.max_block_s)
         self._check_usable()
         if topic not in self._topics:
             self._topics[topic] = TopicLanes(known, self._cluster.host.random, self._accumulator.lane)
         return self._topics[topic]
+
+    async def _numbered(self, lanes: TopicLanes, partition: int) -> Lane:
+        """The lane of a partition; one that we do not know may have been added just now."""
+        if isinstance(partition, int) and partition >= lanes.count:
+            with suppress(RetriableError, TimeoutError):
+                async with asyncio.timeout(self.settings.max_block_s):
+                    await self._cluster.refresh()
+            self._check_usable()
+        return lanes.numbered(partition)
 
     def _cluster_changed(self) -> None:
         for name, lanes in self._topics.items():
@@ -341,7 +365,8 @@ class Producer:
         transactions.move(Event.ABORT)
         self._accumulator.fail_waiting(TransactionFailed("the transaction was aborted before the record was sent"))
         await self._sender.wait_for_answers()
-        if any(lane.gap is not None for lane in self._accumulator.lanes.values()):
+        lanes = self._accumulator.lanes.values()
+        if any(lane.gap is not None and lane.identity == transactions.identity for lane in lanes):
             transactions.require_new_epoch()
         await transactions.end(is_commit=False)
 
@@ -356,10 +381,12 @@ class Producer:
         try:
             yield self
             await self._commit_for_sure()
-        except BaseException:
-            transactions = self._transactional()
-            if transactions.state in (State.OPEN, State.FAILED):
-                await asyncio.shield(self.abort())
+        except BaseException as reason:
+            if self._transactions is not None and self._transactions.state in (State.OPEN, State.FAILED):
+                try:
+                    await asyncio.shield(self.abort())
+                except SemelError as error:
+                    reason.add_note(f"the transaction could not be aborted either: {error}")
             raise
 
     async def _commit_for_sure(self) -> None:
@@ -384,13 +411,18 @@ class Producer:
                 "send_offsets_to_transaction: its offsets would be committed outside of the transaction too; "
                 "set enable_auto_commit=False"
             )
-        self._check_usable()
         entries = {
             TopicPartition(*partition): OffsetAndMetadata(position) if isinstance(position, int) else position
             for partition, position in offsets.items()
         }
-        if entries:
-            await transactions.add_offsets(entries, identity)
+        async with self._ends:  # the end must not overtake them
+            self._check_usable()
+            if identity.is_outside:
+                # Brokers check a member that is named. With none named they would take offsets from anybody.
+                text = f"the consumer is not a member of group {identity.group_id!r}, not yet or not any more"
+                raise transactions.fail(CommitFailed(text))
+            if entries:
+                await transactions.add_offsets(entries, identity)
 
     def refuse(self, error: SemelError) -> None:
         """A record of this transaction could not even be taken, and its sender has not looked: it must not commit."""
@@ -418,20 +450,3 @@ class Producer:
         if self._is_closed:
             return Closed("the producer was closed")
         return IllegalState("the producer was not started: use `async with`, or await start()")
-
-
-def _serialized(serialize: Callable[[Any], Any] | None, value: Any, what: str) -> Any:
-    try:
-        return value if serialize is None else serialize(value)
-    except Exception as error:
-        raise BadRecord(f"the {what} serializer failed on a {type(value).__name__}: {error!r}") from error
-
-
-def _as_bytes(value: Any, what: str) -> bytes | None:
-    if value is None or type(value) is bytes:
-        return value
-    if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value)
-    if isinstance(value, str):
-        return value.encode()
-    raise BadRecord(f"a {what} is bytes, a text or None, not {type(value).__name__}; or give a {what}_serializer")

@@ -2,7 +2,8 @@
 
 There is no task and no polling: a turn runs when something has changed (a batch was begun or filled, an answer came, a
 connection was made) or when a timer says that a batch has lingered, or waited after a failure, long enough. A request
-carries at most one batch of each partition. The first partition rotates, so that none is starved by the request size.
+carries at most one batch of each partition. Whoever was served goes to the end of the line, so that the next request
+begins with another partition, and none is starved by the request size.
 """
 
 from __future__ import annotations
@@ -64,7 +65,6 @@ class Sender:
             accumulator.awaited = self.wake
         self._in_flight: dict[int, int] = {}
         self._shipments: set[Shipment] = set()
-        self._rotation = 0
         self._soon: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
@@ -95,7 +95,7 @@ class Sender:
         now_s = asyncio.get_running_loop().time()
         next_s = inf
         ready: dict[int, list[Lane]] = {}
-        for lane in self._rotated():
+        for lane in list(self._accumulator.active):
             self._expire(lane, now_s)
             if not lane.waiting:
                 self._accumulator.active.pop(lane, None)
@@ -115,12 +115,6 @@ class Sender:
             next_s = min(next_s, self._send_to(node_id, lanes, now_s))
         self._set_timer(next_s)
 
-    def _rotated(self) -> list[Lane]:
-        lanes = list(self._accumulator.active)
-        self._rotation += 1
-        start = self._rotation % len(lanes) if lanes else 0
-        return lanes[start:] + lanes[:start]
-
     def _set_timer(self, when_s: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -132,8 +126,11 @@ class Sender:
         """When the first of the waiting may go: now or earlier, at a time, or (inf) after something else happens."""
         if lane.not_before_s > now_s:
             return lane.not_before_s
-        if self._settings.enable_idempotence and not self._may_send_in_order(lane):
-            return inf
+        if self._settings.enable_idempotence:
+            if not self._may_send_in_order(lane):
+                return inf
+        elif lane.in_flight and self._settings.max_in_flight_requests_per_connection == 1:
+            return inf  # nor on another connection, when the leader has moved: whoever allows one only wants order
         first = lane.waiting[0]
         if first.is_full or len(lane.waiting) > 1 or self.flushing or self._accumulator.line:
             return now_s
@@ -154,20 +151,24 @@ class Sender:
             self._identity.ask()
             return False
         if lane.can_restart():
-            raised = self._identity.raised()
-            if raised is None:
+            # Another partition may have raised it already, or another id have come.
+            newer = self._identity.current if self._identity.current != lane.identity else self._identity.raised()
+            if newer is None:
                 return False
-            for batch in lane.restart(raised):
+            for batch in lane.restart(newer):
                 self._finish(lane, batch, doubtful(batch))
         lane.adopt(self._identity.current)
         return bool(lane.waiting) and lane.may_send()
 
     def _expire(self, lane: Lane, now_s: float) -> None:
         """Batches that have waited too long fail. The oldest come first, so it is enough to look at those."""
-        while lane.waiting and now_s - lane.waiting[0].created_s >= self._settings.delivery_timeout_s:
+        while lane.waiting and self._is_late(lane.waiting[0], now_s):
             batch = lane.waiting.popleft()
             lane.failed(batch)
             self._finish(lane, batch, self._too_late(batch))
+
+    def _is_late(self, batch: ProducerBatch, now_s: float) -> bool:
+        return now_s >= batch.created_s + self._settings.delivery_timeout_s
 
     def _too_late(self, batch: ProducerBatch) -> DeliveryTimedOut:
         text = f"{batch.topic}-{batch.partition}: not acknowledged within {self._settings.delivery_timeout_s:g} s"
@@ -184,9 +185,14 @@ class Sender:
             return inf
         if connection.throttled_until_s > now_s:
             return connection.throttled_until_s
+        if self._settings.acks == 0 and connection.link.unsent_bytes > self._settings.max_request_size:
+            connection.drained_callback = self.wake  # nothing else keeps a producer without answers from going on
+            return inf
         next_s = inf
         while lanes and self._in_flight.get(node_id, 0) < self._settings.max_in_flight_requests_per_connection:
-            self._ship(node_id, connection, self._fitting(lanes))
+            served = self._fitting(lanes)
+            self._ship(node_id, connection, served)
+            lanes = lanes[len(served) :] + served
             times = {lane: self._ready_s(lane, now_s) for lane in lanes if lane.waiting}
             lanes = [lane for lane, ready_s in times.items() if ready_s <= now_s]
             next_s = min([next_s, *(ready_s for ready_s in times.values() if ready_s > now_s)])
@@ -209,6 +215,7 @@ class Sender:
             self._transactions.sending()
         loaded: list[tuple[Lane, ProducerBatch]] = []
         for lane in lanes:
+            self._accumulator.active[lane] = self._accumulator.active.pop(lane, None)  # to the end of the line
             batch = lane.take(named=settings.enable_idempotence)
             if not batch.is_sealed:
                 batch.seal(
@@ -227,7 +234,10 @@ class Sender:
                 self._assume_written(shipment)
                 return
             future = connection.send(request, version, ProduceResponse, settings.request_timeout_ms / 1000)
-        except (OSError, VersionNotServed) as error:
+        except VersionNotServed as error:
+            self._give_up(shipment, as_semel_error(error))
+            return
+        except OSError as error:
             self._lost(shipment, error)
             return
         self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
@@ -244,6 +254,13 @@ class Sender:
             lane.written(batch)
             self._accumulator.finish(batch, None)
 
+    def _give_up(self, shipment: Shipment, problem: SemelError) -> None:
+        """It was not sent, and trying again would not help."""
+        for lane, batch in shipment.loaded:
+            lane.forget(batch)
+            lane.failed(batch)
+            self._finish(lane, batch, problem)
+
     # -- answers
 
     def _watch(self, shipment: Shipment) -> None:
@@ -253,7 +270,7 @@ class Sender:
         """Time is over for batches whose answer is still to come: they fail, in doubt; the answer may tell more."""
         now_s = asyncio.get_running_loop().time()
         for lane, batch in shipment.loaded:
-            if not batch.done and now_s - batch.created_s >= self._settings.delivery_timeout_s:
+            if not batch.done and self._is_late(batch, now_s):
                 batch.in_doubt = True
                 lane.failed(batch)
                 self._finish(lane, batch, self._too_late(batch))
@@ -339,8 +356,7 @@ class Sender:
         if batch.done:  # its time was over before its answer came
             lane.forget(batch)
             return
-        now_s = asyncio.get_running_loop().time()
-        is_late = now_s - batch.created_s >= self._settings.delivery_timeout_s
+        is_late = self._is_late(batch, asyncio.get_running_loop().time())
         if is_late or batch.attempts > self._settings.retries or not self._may_go_on():
             lane.forget(batch)
             lane.failed(batch)

@@ -81,6 +81,9 @@ class ProducerSettings(ConnectionSettings):
                 f"transactional_id={self.transactional_id!r} contradicts enable_idempotence=False: "
                 "transactions need idempotence; leave enable_idempotence at True"
             )
+        for name in ("partitioner", "key_serializer", "value_serializer"):
+            if not (getattr(self, name) is None or callable(getattr(self, name))):
+                raise BadSetting(f"{name}: {getattr(self, name)!r} is not allowed; allowed: a function")
         if self.enable_idempotence:
             self._check_idempotence()
         linger_ms = self.linger_s * SECOND_MS

@@ -171,7 +171,8 @@ class Transactions:
         failure = self._failure
         if isinstance(failure, AbortTransactionError):
             return failure
-        failed = TransactionFailed(f"an earlier call in this transaction has failed: {failure}")
+        why = failure.text if failure is not None else "its cause is not known"
+        failed = TransactionFailed(f"an earlier call in this transaction has failed: {why}")
         failed.__cause__ = failure
         return failed
 
@@ -338,13 +339,16 @@ class Transactions:
             committed=is_commit,
         )
         first = _SECOND_GENERATION[EndTxnRequest]
-        answer = await self._ask(
-            request,
-            EndTxnResponse,
-            lambda answer: answer.error_code,
-            at_least=first if self.is_second_generation else 0,
-            at_most=1 << 15 if self.is_second_generation else first - 1,
-        )
+        try:
+            answer = await self._ask(
+                request,
+                EndTxnResponse,
+                lambda answer: answer.error_code,
+                at_least=first if self.is_second_generation else 0,
+                at_most=1 << 15 if self.is_second_generation else first - 1,
+            )
+        except SemelError as error:
+            raise self._break_by(error) from error
         if answer.error_code == ErrorCode.INVALID_TXN_STATE and not is_commit:
             # No partition has joined: there is nothing to abort, but what is under way must not join later.
             await self._init(self.identity)

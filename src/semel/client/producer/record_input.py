@@ -1,0 +1,60 @@
+"""What a program gives for a record becomes bytes, or is refused before it is part of any batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from semel.client.errors import BadRecord
+from semel.client.values import Headers
+from semel.records import kernel
+
+MOST_TIMESTAMP_MS = 2**63 - 1
+
+
+def serialized(serialize: Callable[[Any], Any] | None, value: Any, what: str) -> Any:
+    try:
+        return value if serialize is None else serialize(value)
+    except Exception as error:
+        raise BadRecord(f"the {what} serializer failed on a {type(value).__name__}: {error!r}") from error
+
+
+def as_bytes(value: Any, what: str) -> bytes | None:
+    if value is None or type(value) is bytes:
+        return value
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    if isinstance(value, str):
+        try:
+            return value.encode()
+        except UnicodeEncodeError as error:
+            raise BadRecord(f"a {what} cannot be written as UTF-8: {error}") from None
+    raise BadRecord(f"a {what} is bytes, a text or None, not {type(value).__name__}; or give a {what}_serializer")
+
+
+def encoded_headers(headers: Headers | None) -> bytes | None:
+    if headers is None:
+        return None
+    try:
+        return kernel.encode_headers(headers) if headers else None
+    except (TypeError, ValueError, AttributeError) as error:
+        raise BadRecord(f"headers are pairs of a text and bytes or None: {error}") from error
+
+
+def check_timestamp(timestamp_ms: Any) -> None:
+    if type(timestamp_ms) is not int or not 0 <= timestamp_ms <= MOST_TIMESTAMP_MS:
+        raise BadRecord(f"timestamp_ms is a whole number of milliseconds since 1970, not {timestamp_ms!r}")
+
+
+def check_topic_name(topic: Any) -> None:
+    """Only that it can be asked for: whether it is a good name is for the broker to say."""
+    if not isinstance(topic, str) or not topic or not _is_utf8(topic):
+        raise BadRecord(f"a topic is named by a text, not by {topic!r}")
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,545 @@
+"""Finding a cluster and knowing it: bootstrap, refreshes, leaders, topics that somebody waits for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from scripted_answers import DEFAULTS
+from scripted_broker import Asked, ScriptedCluster, scripted, silent
+from semel.client.cluster import Cluster
+from semel.client.errors import (
+    BadSetting,
+    Closed,
+    Disconnected,
+    FatalError,
+    NotAuthorised,
+    SemelError,
+    UnknownTopic,
+    UnsupportedByBroker,
+)
+from semel.client.metadata import NO_NODE, Node
+from semel.wire.errors import ErrorCode
+from semel.wire.spec.api_versions import ApiVersionsRequest
+from semel.wire.spec.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from semel.wire.spec.metadata import MetadataRequest, MetadataResponse
+
+
+@asynccontextmanager
+async def known(cluster: ScriptedCluster, **settings: Any) -> AsyncIterator[Cluster]:
+    """A client's cluster, started."""
+    client = Cluster(cluster.host(), cluster.settings(**settings))
+    try:
+        await client.start()
+        yield client
+    finally:
+        await client.close()
+
+
+def asked_topics(asked: Asked) -> list[str] | None:
+    return None if asked.body.topics is None else [topic.name for topic in asked.body.topics]
+
+
+# -- bootstrap
+
+
+@scripted(nodes=3)
+async def test_the_cluster_is_found_through_any_of_its_addresses(cluster: ScriptedCluster) -> None:
+    cluster.node(1).stop()
+    cluster.node(3).stop()
+    async with known(cluster) as client:
+        assert sorted(client.view.nodes) == [1, 2, 3]
+        assert client.view.cluster_id == "scripted"
+        assert client.view.nodes[2] == Node(2, "broker2", 9092)
+    assert cluster.loop.time() < 2
+
+
+@scripted(nodes=4)
+async def test_addresses_are_not_always_tried_in_the_same_order(cluster: ScriptedCluster) -> None:
+    firsts = set()
+    for number in range(12):
+        cluster.asked.clear()
+        client = Cluster(cluster.host(f"client{number}"), cluster.settings())
+        await client.start()
+        firsts.add(cluster.all(MetadataRequest)[0].broker.node_id)
+        await client.close()
+    assert len(firsts) > 2
+
+
+@scripted()
+async def test_a_cluster_that_is_not_there_is_told_with_its_address_and_advice(cluster: ScriptedCluster) -> None:
+    cluster.node(1).stop()
+    with pytest.raises(
+        Disconnected, match=r"no broker answered at broker1:9092 within 4 s: .*nobody listens"
+    ) as caught:
+        async with known(cluster, bootstrap_timeout_ms=4_000):
+            pass
+    assert "is it running, and is bootstrap_servers right?" in str(caught.value)
+    assert 2.5 < cluster.loop.time() <= 4
+
+
+@scripted()
+async def test_a_cluster_that_is_silent_is_told_within_the_time(cluster: ScriptedCluster) -> None:
+    cluster.rules[ApiVersionsRequest] = silent
+    with pytest.raises(Disconnected, match=r"within 4 s: \S.*; is it running"):
+        async with known(cluster, bootstrap_timeout_ms=4_000):
+            pass
+    assert cluster.loop.time() == pytest.approx(4, abs=0.01)
+
+
+@scripted(nodes=2)
+async def test_a_silent_address_does_not_keep_us_from_a_good_one(cluster: ScriptedCluster) -> None:
+    cluster.node(1).rules[ApiVersionsRequest] = silent
+    for number in range(6):
+        client = Cluster(cluster.host(f"client{number}"), cluster.settings(bootstrap_timeout_ms=4_000))
+        await client.start()
+        await client.close()
+
+
+@scripted()
+async def test_a_cluster_that_comes_late_is_found(cluster: ScriptedCluster) -> None:
+    cluster.node(1).stop()
+    client = Cluster(cluster.host(), cluster.settings())
+    starting = asyncio.create_task(client.start())
+    await asyncio.sleep(5)
+    await cluster.node(1).start()
+    await starting
+    assert cluster.loop.time() < 6.5
+    await client.close()
+
+
+@scripted()
+async def test_what_is_hopeless_is_told_at_once(cluster: ScriptedCluster) -> None:
+    cluster.limits[3] = (90, 99)
+    with pytest.raises(UnsupportedByBroker, match="Metadata"):
+        async with known(cluster):
+            pass
+    assert cluster.loop.time() < 1
+
+
+@scripted()
+async def test_a_broker_that_knows_no_brokers_yet_is_asked_again(cluster: ScriptedCluster) -> None:
+    left = 3
+
+    def empty_at_first(asked: Asked) -> Any:
+        nonlocal left
+        left -= 1
+        return MetadataResponse() if left >= 0 else DEFAULTS[MetadataRequest](asked)
+
+    cluster.rules[MetadataRequest] = empty_at_first
+    async with known(cluster) as client:
+        assert list(client.view.nodes) == [1]
+
+
+@scripted()
+async def test_no_address_at_all_is_refused(cluster: ScriptedCluster) -> None:
+    with pytest.raises(BadSetting, match="bootstrap_servers"):
+        async with known(cluster, bootstrap_servers=[]):
+            pass
+
+
+# -- refreshes
+
+
+@scripted()
+async def test_refreshes_that_are_asked_for_together_are_not_one_each(cluster: ScriptedCluster) -> None:
+    async with known(cluster) as client:
+        before = len(cluster.all(MetadataRequest))
+        await asyncio.gather(*[client.refresh() for _ in range(50)])
+        assert len(cluster.all(MetadataRequest)) <= before + 2
+
+
+@scripted()
+async def test_who_asks_while_a_refresh_runs_gets_one_that_began_later(cluster: ScriptedCluster) -> None:
+    async with known(cluster) as client:
+        cluster.hold(MetadataRequest)
+        cluster.skip(MetadataRequest)
+        first = asyncio.create_task(client.refresh())
+        running = await cluster.next(MetadataRequest)
+        later = [asyncio.create_task(client.refresh()) for _ in range(3)]
+        await asyncio.sleep(0.1)
+        answer = DEFAULTS[MetadataRequest](running)
+        assert answer is not None
+        running.answer(answer)
+        await first
+        await asyncio.sleep(0.01)
+        assert not any(task.done() for task in later)
+        cluster.release(MetadataRequest)
+        (held,) = cluster.held(MetadataRequest)
+        held.answer(answer)
+        await asyncio.gather(*later)
+
+
+@scripted()
+async def test_what_is_stale_is_refreshed_once_and_not_more_often_than_allowed(cluster: ScriptedCluster) -> None:
+    async with known(cluster, retry_backoff_ms=200) as client:
+        await asyncio.sleep(1)
+        before = len(cluster.all(MetadataRequest))
+        until_s = cluster.loop.time() + 2
+        while cluster.loop.time() < until_s:
+            client.stale()
+            client.stale()
+            await asyncio.sleep(0.001)
+        asked = cluster.all(MetadataRequest)[before:]
+        assert asked[0].at_s == pytest.approx(1, abs=0.01), "the first one at once"
+        assert 9 <= len(asked) <= 11
+
+
+@scripted()
+async def test_knowledge_has_an_age(cluster: ScriptedCluster) -> None:
+    async with known(cluster, metadata_max_age_ms=60_000):
+        before = len(cluster.all(MetadataRequest))
+        await asyncio.sleep(301)
+        assert len(cluster.all(MetadataRequest)) == before + 5
+
+
+@scripted()
+async def test_failed_refreshes_are_tried_again_after_longer_and_longer_pauses(cluster: ScriptedCluster) -> None:
+    async with known(cluster) as client:
+        cluster.node(1).stop()
+        await asyncio.sleep(1)
+        tries: list[float] = []
+        original = client._connector.open
+
+        async def counted(*arguments: Any) -> Any:
+            tries.append(cluster.loop.time())
+            return await original(*arguments)
+
+        client._connector.open = counted  # type: ignore[method-assign]
+        client.stale()
+        await asyncio.sleep(30)
+        assert 20 <= len(tries) <= 45
+        await cluster.node(1).start()
+        await asyncio.sleep(3)
+        await client.refresh()
+
+
+@scripted()
+async def test_a_refresh_that_fails_tells_those_who_wait(cluster: ScriptedCluster) -> None:
+    async with known(cluster) as client:
+        cluster.node(1).stop()
+        with pytest.raises(Disconnected):
+            await client.refresh()
+
+
+@scripted()
+async def test_one_who_gives_up_waiting_does_not_end_the_refresh(cluster: ScriptedCluster) -> None:
+    async with known(cluster) as client:
+        cluster.hold(MetadataRequest)
+        cluster.skip(MetadataRequest)
+        impatient = asyncio.create_task(client.refresh())
+        patient = asyncio.create_task(client.refresh())
+        asked = await cluster.next(MetadataRequest)
+        impatient.cancel()
+        await asyncio.gather(impatient, return_exceptions=True)
+        answer = DEFAULTS[MetadataRequest](asked)
+        assert answer is not None
+        cluster.release(MetadataRequest)
+        asked.answer(answer)
+        await patient
+
+
+@scripted()
+async def test_news_are_told_and_no_news_are_not(cluster: ScriptedCluster) -> None:
+    topic = cluster.topic("t")
+    async with known(cluster) as client:
+        await client.topic("t", 5)
+        told: list[float] = []
+        client.changed.append(lambda: told.append(cluster.loop.time()))
+        await client.refresh()
+        assert told == []
+        topic.move(0, 1)
+        await client.refresh()
+        assert len(told) == 1
+
+
+# -- who leads
+
+
+@scripted(nodes=2)
+async def test_a_node_that_lags_behind_does_not_bring_an_old_leader_back(cluster: ScriptedCluster) -> None:
+    topic = cluster.topic("t", [1, 1])
+    async with known(cluster) as client:
+        await client.topic("t", 5)
+        topic.move(0, 2)
+        topic.move(0, 2)
+        await client.refresh()
+        assert client.leader_of("t", 0) == 2
+        topic.leaders, topic.epochs = [1, 2], [1, 1]
+        await client.refresh()
+        assert (client.leader_of("t", 0), client.leader_of("t", 1)) == (2, 2)
+        partition = client.partition("t", 0)
+        assert partition is not None
+        assert partition.leader_epoch == 2
+
+
+@scripted(nodes=2)
+async def test_a_topic_made_anew_begins_with_new_epochs(cluster: ScriptedCluster) -> None:
+    topic = cluster.topic("t")
+    topic.epochs = [9]
+    async with known(cluster) as client:
+        await client.topic("t", 5)
+        topic.topic_id, topic.leaders, topic.epochs = b"another topic id", [2], [0]
+        await client.refresh()
+        assert client.leader_of("t", 0) == 2
+        assert client.topic_names == {b"another topic id": "t"}
+
+
+@scripted(nodes=2)
+async def test_a_named_leader_is_believed_if_it_is_newer_and_known(cluster: ScriptedCluster) -> None:
+    topic = cluster.topic("t")
+    topic.epochs = [5]
+    async with known(cluster) as client:
+        await client.topic("t", 5)
+        told: list[None] = []
+        client.changed.append(lambda: told.append(None))
+        assert not client.learn_leader("t", 0, 2, 5, [])
+        assert not client.learn_leader("t", 0, 9, 6, [])
+        assert not client.learn_leader("t", 7, 2, 6, [])
+        assert not client.learn_leader("u", 0, 2, 6, [])
+        assert not client.learn_leader("t", 0, -1, 6, [])
+        assert client.leader_of("t", 0) == 1
+        assert told == []
+        assert client.learn_leader("t", 0, 2, 6, [])
+        assert client.leader_of("t", 0) == 2
+        assert client.learn_leader("t", 0, 7, 7, [Node(7, "broker7", 9092)])
+        assert client.leader_of("t", 0) == 7
+        assert len(told) == 2
+
+
+@scripted()
+async def test_a_leader_that_is_no_node_of_the_cluster_is_none(cluster: ScriptedCluster) -> None:
+    cluster.topic("t", [5])
+    async with known(cluster) as client:
+        await client.topic("t", 5)
+        assert client.leader_of("t", 0) == NO_NODE
+        assert client.leader_of("t", 3) == NO_NODE
+        assert client.leader_of("u", 0) == NO_NODE
+
+
+@scripted()
+async def test_a_partition_without_a_leader_is_asked_for_again_until_it_has_one(cluster: ScriptedCluster) -> None:
+    topic = cluster.topic("t", [-1])
+    async with known(cluster) as client:
+        await client.topic("t", 5)
+        await asyncio.sleep(1)
+        topic.move(0, 1)
+        await asyncio.sleep(1.3)
+        assert client.leader_of("t", 0) == 1
+        asked = len(cluster.all(MetadataRequest))
+        await asyncio.sleep(60)
+        assert len(cluster.all(MetadataRequest)) == asked
+
+
+# -- a cluster that changes
+
+
+@scripted(nodes=2)
+async def test_a_node_that_has_moved_is_found_at_its_new_place(cluster: ScriptedCluster) -> None:
+    async with known(cluster) as client:
+        await client.call(2, InitProducerIdRequest(), InitProducerIdResponse)
+        cluster.node(2).stop()
+        cluster.node(2).port = 9999
+        await cluster.node(2).start()
+        await client.refresh()
+        answer = await client.call(2, InitProducerIdRequest(), InitProducerIdResponse)
+        assert answer.error_code == 0
+
+
+@scripted(nodes=3)
+async def test_when_all_known_nodes_are_gone_the_addresses_are_asked_again(cluster: ScriptedCluster) -> None:
+    door = cluster.brokers.pop(3)  # an address that is none of the cluster's nodes
+    async with known(cluster, bootstrap_servers=door.address) as client:
+        assert sorted(client.view.nodes) == [1, 2]
+        for node_id in (1, 2):
+            cluster.node(node_id).stop()
+            del cluster.brokers[node_id]
+        for node_id in (11, 12):
+            await cluster.add_node(node_id)
+        await client.refresh()
+        assert sorted(client.view.nodes) == [11, 12]
+
+
+@scripted(nodes=2)
+async def test_a_broker_may_ask_us_to_begin_again(cluster: ScriptedCluster) -> None:
+    async with known(cluster, bootstrap_servers="broker2:9092") as client:
+        cluster.node(1).rules[MetadataRequest] = lambda asked: MetadataResponse(
+            error_code=ErrorCode.REBOOTSTRAP_REQUIRED
+        )
+        for _ in range(6):
+            await client.refresh()
+        assert sorted(client.view.nodes) == [1, 2]
+
+
+# -- topics
+
+
+@scripted()
+async def test_only_topics_of_interest_are_asked_for(cluster: ScriptedCluster) -> None:
+    for name in ("a", "b", "c"):
+        cluster.topic(name)
+    async with known(cluster) as client:
+        assert asked_topics(cluster.all(MetadataRequest)[-1]) == []
+        await client.topic("a", 5)
+        client.watch(["b"])
+        await asyncio.sleep(0.2)
+        assert asked_topics(cluster.all(MetadataRequest)[-1]) == ["a", "b"]
+        assert sorted(client.topics) == ["a", "b"]
+        client.unwatch(["a"])
+        await client.refresh()
+        assert sorted(client.topics) == ["b"]
+        client.watch_all(True)
+        await asyncio.sleep(0.2)
+        assert asked_topics(cluster.all(MetadataRequest)[-1]) is None
+        assert sorted(client.topics) == ["a", "b", "c"]
+        assert not cluster.all(MetadataRequest)[-1].body.allow_auto_topic_creation
+
+
+@scripted()
+async def test_with_all_topics_of_interest_a_watched_one_that_is_missing_is_known_as_missing(
+    cluster: ScriptedCluster,
+) -> None:
+    cluster.topic("a")
+    async with known(cluster) as client:
+        client.watch(["gone"])
+        client.watch_all(True)
+        await client.refresh()
+        assert client.topics["gone"].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert client.topics["a"].is_usable
+
+
+@scripted()
+async def test_a_topic_that_is_known_is_given_without_asking(cluster: ScriptedCluster) -> None:
+    cluster.topic("t")
+    async with known(cluster) as client:
+        await client.topic("t", 5)
+        before = len(cluster.all(MetadataRequest))
+        assert (await client.topic("t", 5)).name == "t"
+        assert len(cluster.all(MetadataRequest)) == before
+
+
+@scripted()
+async def test_two_may_wait_for_a_topic_and_one_that_gives_up_does_not_give_up_for_the_other(
+    cluster: ScriptedCluster,
+) -> None:
+    async with known(cluster) as client:
+        impatient = asyncio.create_task(client.topic("t", 2))
+        patient = asyncio.create_task(client.topic("t", 20))
+        with pytest.raises(UnknownTopic, match="'t' was not found within 2 s"):
+            await impatient
+        await asyncio.sleep(3)
+        cluster.topic("t")
+        assert (await patient).is_usable
+        assert cluster.loop.time() < 7
+
+
+@pytest.mark.parametrize("how", ["cancelled", "timed out", "refused"])
+@scripted()
+async def test_a_topic_that_nobody_waits_for_any_more_is_not_asked_for(cluster: ScriptedCluster, how: str) -> None:
+    async with known(cluster) as client:
+        if how == "refused":
+            cluster.topic("t").error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        waiting = asyncio.create_task(client.topic("t", 2))
+        await asyncio.sleep(1)
+        if how == "cancelled":
+            waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        await asyncio.sleep(3)
+        before = len(cluster.all(MetadataRequest))
+        await asyncio.sleep(60)
+        assert len(cluster.all(MetadataRequest)) == before
+        await client.refresh()
+        assert asked_topics(cluster.all(MetadataRequest)[-1]) == []
+
+
+@scripted()
+async def test_a_topic_that_is_watched_stays_so_though_one_gave_up_waiting_for_it(cluster: ScriptedCluster) -> None:
+    async with known(cluster) as client:
+        client.watch(["t"])
+        with pytest.raises(UnknownTopic):
+            await client.topic("t", 1)
+        cluster.topic("t")
+        await asyncio.sleep(1)
+        assert client.topics["t"].is_usable
+
+
+@scripted()
+async def test_a_name_that_cannot_be_asked_for_spoils_nothing_for_others(cluster: ScriptedCluster) -> None:
+    cluster.topic("t")
+    async with known(cluster) as client:
+        with pytest.raises(FatalError):
+            await client.topic("\ud800", 5)
+        assert (await client.topic("t", 5)).is_usable
+
+
+@scripted()
+async def test_a_topic_that_is_forbidden_is_told_at_once(cluster: ScriptedCluster) -> None:
+    cluster.topic("t").error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    async with known(cluster) as client:
+        with pytest.raises(NotAuthorised):
+            await client.topic("t", 60)
+        assert cluster.loop.time() < 1
+
+
+@scripted()
+async def test_a_wait_for_a_topic_ends_in_time_also_if_nobody_answers(cluster: ScriptedCluster) -> None:
+    async with known(cluster) as client:
+        cluster.rules[MetadataRequest] = silent
+        with pytest.raises(UnknownTopic, match="within 3 s"):
+            await client.topic("t", 3)
+        assert cluster.loop.time() == pytest.approx(3, abs=0.01)
+
+
+# -- asking
+
+
+@scripted()
+async def test_a_request_to_a_node_that_is_none_is_refused(cluster: ScriptedCluster) -> None:
+    async with known(cluster) as client:
+        with pytest.raises(Disconnected, match="node 9 is not part of the cluster"):
+            await client.call(9, InitProducerIdRequest(), InitProducerIdResponse)
+
+
+@scripted()
+async def test_versions_are_limited_as_asked(cluster: ScriptedCluster) -> None:
+    async with known(cluster) as client:
+        await client.call(1, InitProducerIdRequest(), InitProducerIdResponse, at_most=3)
+        assert cluster.asked[-1].version == 3
+        with pytest.raises(UnsupportedByBroker, match="InitProducerId"):
+            await client.call(1, InitProducerIdRequest(), InitProducerIdResponse, at_least=99)
+
+
+@scripted()
+async def test_a_request_has_its_time_and_the_connection_ends_with_it(cluster: ScriptedCluster) -> None:
+    async with known(cluster) as client:
+        cluster.rules[InitProducerIdRequest] = silent
+        with pytest.raises(SemelError, match="did not answer InitProducerId within 2 s"):
+            await client.call(1, InitProducerIdRequest(), InitProducerIdResponse, timeout_s=2)
+        assert cluster.loop.time() == pytest.approx(2, abs=0.01)
+        cluster.release(InitProducerIdRequest)
+        await client.call(1, InitProducerIdRequest(), InitProducerIdResponse)
+
+
+@scripted()
+async def test_closing_tells_those_who_wait_and_leaves_nothing_behind(cluster: ScriptedCluster) -> None:
+    client = Cluster(cluster.host(), cluster.settings())
+    await client.start()
+    cluster.rules[MetadataRequest] = silent
+    waiting = [asyncio.create_task(client.refresh()), asyncio.create_task(client.topic("t", 60))]
+    await asyncio.sleep(0.1)
+    await client.close()
+    await client.close()
+    for task in waiting:
+        with pytest.raises(Closed):
+            await task
+    with pytest.raises(Closed):
+        await client.refresh()
+    with pytest.raises(Closed):
+        await client.topic("t", 5)
+    client.stale()
+    await cluster.settle()
+    assert cluster.node(1).sessions == []

@@ -1,0 +1,497 @@
+"""What a program holds of a record: awaiting, asking, being called; and what flush and close do to it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from scripted_broker import Asked, ScriptedCluster, scripted
+from semel.client.errors import BadRecord, Closed, DeliveryTimedOut, RecordTooLarge, SemelError, TimedOut
+from semel.client.producer.batch import Delivery
+from semel.client.values import CREATE_TIME, LOG_APPEND_TIME, RecordMetadata
+from semel.wire.errors import ErrorCode
+from semel.wire.spec.init_producer_id import InitProducerIdRequest
+from semel.wire.spec.produce import ProduceRequest
+
+ONE_RECORD_EACH: dict[str, Any] = {"batch_size": 1, "linger_ms": 0}
+
+
+@scripted()
+async def test_a_delivery_tells_where_each_record_was_written(cluster: ScriptedCluster) -> None:
+    cluster.topic("t")
+    async with cluster.producer(linger_ms=10) as producer:
+        await producer.send_and_wait("t", b"0")
+        deliveries = [await producer.send("t", b"x", timestamp_ms=1000 + number) for number in range(3)]
+        assert not deliveries[0].done()
+        with pytest.raises(asyncio.InvalidStateError):
+            deliveries[0].result()
+        with pytest.raises(asyncio.InvalidStateError):
+            deliveries[0].exception()
+        assert await deliveries[1] == RecordMetadata("t", 0, 2, 1001, CREATE_TIME)
+        assert deliveries[0].done()
+        assert deliveries[0].result().offset == 1
+        assert deliveries[2].result() == RecordMetadata("t", 0, 3, 1002, CREATE_TIME)
+        assert deliveries[0].exception() is None
+
+
+@scripted()
+async def test_the_brokers_time_is_told_where_the_topic_has_it(cluster: ScriptedCluster) -> None:
+    cluster.topic("t")
+    async with cluster.producer() as producer:
+        cluster.hold(ProduceRequest)
+        delivery = await producer.send("t", b"x", timestamp_ms=5)
+        (await cluster.next(ProduceRequest)).accept(log_append_time_ms=99)
+        assert await delivery == RecordMetadata("t", 0, 0, 99, LOG_APPEND_TIME)
+
+
+@scripted()
+async def test_a_failed_delivery_raises_each_time_it_is_asked(cluster: ScriptedCluster) -> None:
+    cluster.topic("t")
+    async with cluster.producer() as producer:
+        cluster.hold(ProduceRequest)
+        delivery = await producer.send("t", b"x")
+        (await cluster.next(ProduceRequest)).refuse(ErrorCode.INVALID_RECORD)
+        for _ in range(2):
+            with pytest.raises(BadRecord):
+                await delivery
+            with pytest.raises(BadRecord):
+                delivery.result()
+        assert isinstance(delivery.exception(), BadRecord)
+
+
+@scripted()
+async def test_several_tasks_may_await_it_and_one_that_is_cancelled_does_not_disturb_the_others(
+    cluster: ScriptedCluster,
+) -> None:
+    cluster.topic("t")
+    async with cluster.producer(linger_ms=10) as producer:
+        cluster.hold(ProduceRequest)
+        first, second = await producer.send("t", b"1"), await producer.send("t", b"2")
+
+        async def wait(delivery: Delivery) -> int:
+            return (await delivery).offset
+
+        tasks = [asyncio.create_task(wait(delivery)) for delivery in (first, first, second)]
+        asked = await cluster.next(ProduceRequest)
+        tasks[0].cancel()
+        await asyncio.gather(tasks[0], return_exceptions=True)
+        assert tasks[0].cancelled()
+        assert not first.done()
+        asked.accept()
+        assert [await tasks[1], await tasks[2]] == [0, 1]
+        assert await first == await first
+
+
+@scripted()
+async def test_a_wait_with_a_time_limit_can_be_repeated(cluster: ScriptedCluster) -> None:
+    cluster.topic("t")
+    async with cluster.producer() as producer:
+        cluster.hold(ProduceRequest)
+        delivery = await producer.send("t", b"x")
+
+        async def wait() -> RecordMetadata:
+            return await delivery
+
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(wait(), 1)
+        (await cluster.next(ProduceRequest)).accept()
+        assert (await asyncio.wait_for(wait(), 1)).offset == 0
+
+
+@scripted()
+async def test_callbacks_are_called_once_with_the_delivery_and_one_that_raises_stops_nobody(
+    cluster: ScriptedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.topic("t")
+    calls: list[tuple[str, Delivery]] = []
+
+    def bad(delivery: Delivery) -> None:
+        calls.append(("bad", delivery))
+        raise RuntimeError("the program's own mistake")
+
+    async with cluster.producer(linger_ms=10) as producer:
+        first = await producer.send("t", b"1", on_delivery=bad)
+        second = await producer.send("t", b"2", on_delivery=lambda delivery: calls.append(("good", delivery)))
+        first.add_done_callback(lambda delivery: calls.append(("later", delivery)))
+        assert calls == []
+        await second
+        assert calls == [("bad", first), ("good", second), ("later", first)]
+        assert first.result().offset == 0
+        first.add_done_callback(lambda delivery: calls.append(("at once", delivery)))
+        assert calls[-1] == ("at once", first)
+        assert len(calls) == 4
+    assert "the program's own mistake" in caplog.text
+
+
+@scripted()
+async def test_callbacks_are_called_for_failures_too(cluster: ScriptedCluster) -> None:
+    cluster.topic("t")
+    failures: list[SemelError | None] = []
+    async with cluster.producer() as producer:
+        cluster.rules[ProduceRequest] = lambda asked: asked.refuse(ErrorCode.INVALID_RECORD)  # type: ignore[func-returns-value]
+        await producer.send("t", b"1", on_delivery=lambda delivery: failures.append(delivery.exception()))
+        await producer.flush()
+    assert [type(failure) for failure in failures] == [BadRecord]
+
+
+# -- flush
+
+
+@scripted()
+async def test_a_flush_with_a_time_limit_gives_up_and_the_records_go_on(cluster: ScriptedCluster) -> None:
+    cluster.topic("t")
+    async with cluster.producer() as producer:
+        cluster.hold(ProduceRequest)
+        delivery = await producer.send("t", b"x")
+        with pytest.raises(TimedOut, match="1 batches were not delivered within 2 s"):
+            await producer.flush(timeout_s=2)
+        assert cluster.loop.time() == pytest.approx(2, abs=0.01)
+        assert not delivery.done()
+        (await cluster.next(ProduceRequest)).accept()
+        await producer.flush(timeout_s=2)
+        assert delivery.done()
+
+
+@scripted()
+async def test_a_flush_waits_for_retries_and_does_not_raise_their_failures(cluster: ScriptedCluster) -> None:
+    cluster.topic("t")
+    async with cluster.producer(retries=1) as producer:
+        cluster.rules[ProduceRequest] = lambda asked: asked.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)  # type: ignore[func-returns-value]
+        delivery = await producer.send("t", b"x")
+        await producer.flush()
+        assert delivery.exception() is not None
+        await producer.flush()
+
+
+# -- close
+
+
+@scripted()
+async def test_closing_delivers_what_was_sent(cluster: ScriptedCluster) -> None:
+    cluster.topic("t")
+    producer = cluster.producer(linger_ms=60_000)
+    await producer.start()
+    delivery = await producer.send("t", b"x")
+    await producer.close()
+    assert delivery.result().offset == 0
+    assert cluster.loop.time() < 1
+
+
+@scripted()
+async def test_closing_has_a_deadline_and_what_is_not_delivered_by_then_fails(cluster: ScriptedCluster) -> None:
+    cluster.topic("t")
+    producer = cluster.producer(**ONE_RECORD_EACH, max_in_flight_requests_per_connection=1)
+    await producer.start()
+    cluster.hold(ProduceRequest)
+    called: list[Delivery] = []
+    deliveries = [await producer.send("t", b"x", on_delivery=called.append) for _ in range(3)]
+    await producer.close(timeout_s=3)
+    assert cluster.loop.time() == pytest.approx(3, abs=0.01)
+    for delivery in deliveries:
+        assert isinstance(delivery.exception(), Closed)
+    assert set(called) == set(deliveries)
+    assert len(called) == 3
+    assert all(not broker.sessions for broker in cluster.brokers.values()) or await closed_soon(cluster)
+
+
+async def closed_soon(cluster: ScriptedCluster) -> bool:
+    await cluster.settle()
+    return all(not broker.sessions for broker in cluster.brokers.values())
+
+
+@scripted()
+async def test_closing_at_once_is_possible(cluster: ScriptedCluster) -> None:
+    cluster.topic("t")
+    producer = cluster.producer()
+    await producer.start()
+    cluster.hold(ProduceRequest)
+    delivery = await producer.send("t", b"x")
+    await producer.close(timeout_s=0)
+    assert cluster.loop.time() < 0.1
+    assert isinstance(delivery.exception(), Closed)
+
+
+@scripted()
+async def test_closing_while_a_batch_is_retried_goes_on_retrying_until_the_deadline(cluster: ScriptedCluster) -> None:
+    cluster.topic("t")
+    producer = cluster.producer()
+    await producer.start()
+    left = 4
+
+    def refuse_some(asked: Asked) -> None:
+        nonlocal left
+        left -= 1
+        asked.refuse(ErrorCode.NOT_ENOUGH_REPLICAS) if left >= 0 else asked.accept()
+
+    cluster.rules[ProduceRequest] = refuse_some
+    delivery = await producer.send("t", b"x")
+    await asyncio.sleep(0.05)
+    await producer.close()
+    assert delivery.result().offset == 0
+
+
+@scripted()
+async def test_closing_while_the_cluster_is_gone_ends_at_the_deadline(cluster: ScriptedCluster) -> None:
+    cluster.topic("t")
+    producer = cluster.producer()
+    await producer.start()
+    await producer.send_and_wait("t", b"1")
+    cluster.node(1).stop()
+    delivery = await producer.send("t", b"2")
+    await asyncio.sleep(1)
+    await producer.close(timeout_s=5)
+    assert isinstance(delivery.exception(), Closed)
+    assert cluster.loop.time() == pytest.approx(6, abs=0.01)
+
+
+@scripted()
+async def test_closing_without_a_deadline_takes_no_longer_than_a_delivery_may(cluster: ScriptedCluster) -> None:
+    cluster.topic("t")
+    cluster.hold(InitProducerIdRequest)
+    producer = cluster.producer(delivery_timeout_ms=40_000)
+    await producer.start()
+    delivery = await producer.send("t", b"2")
+    await producer.close()
+    assert isinstance(delivery.exception(), Closed | DeliveryTimedOut)
+    assert cluster.loop.time() == pytest.approx(40, abs=0.1)
+
+
+@scripted()
+async def test_a_close_that_is_cancelled_still_ends_everything(cluster: ScriptedCluster) -> None:
+    cluster.topic("t")
+    producer = cluster.producer()
+    await producer.start()
+    cluster.hold(ProduceRequest)
+    delivery = await producer.send("t", b"x")
+    closing = asyncio.create_task(producer.close())
+    await asyncio.sleep(1)
+    closing.cancel()
+    await asyncio.gather(closing, return_exceptions=True)
+    assert isinstance(delivery.exception(), Closed)
+    assert await closed_soon(cluster)
+
+
+@scripted()
+async def test_an_exception_in_the_block_closes_the_producer_too(cluster: ScriptedCluster) -> None:
+    cluster.topic("t")
+    producer = cluster.producer()
+    sent: list[Delivery] = []
+
+    async def fail() -> None:
+        async with producer:
+            sent.append(await producer.send("t", b"x"))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail()
+    (delivery,) = sent
+    assert delivery.result().offset == 0
+    with pytest.raises(Closed):
+        await producer.send("t", b"x")
+
+
+# -- batches that are too large for the broker
+
+
+def taking_at_most(records: int) -> Any:
+    def rule(asked: Asked) -> None:
+        if any(len(batch.values) > records for batch in asked.sent):
+            asked.refuse(ErrorCode.MESSAGE_TOO_LARGE)
+        else:
+            asked.accept()
+
+    return rule
+
+
+@scripted()
+async def test_a_batch_that_is_too_large_is_split_under_the_same_sequences(cluster: ScriptedCluster) -> None:
+    cluster.topic("t")
+    calls: list[Delivery] = []
+    async with cluster.producer(linger_ms=10) as producer:
+        await producer.send_and_wait("t", b"before")
+        cluster.rules[ProduceRequest] = taking_at_most(2)
+        deliveries = [await producer.send("t", b"%d" % number, on_delivery=calls.append) for number in range(7)]
+        offsets = [(await delivery).offset for delivery in deliveries]
+        await producer.send_and_wait("t", b"after")
+        assert producer._accumulator.used_bytes == 0
+    assert offsets == [1, 2, 3, 4, 5, 6, 7]
+    assert calls == deliveries
+    assert cluster.logs("t") == [b"before", *[b"%d" % number for number in range(7)], b"after"]
+    assert {batch.epoch for batch in cluster.produced} == {0}
+    written = [(batch.sequence, len(batch.values)) for batch in cluster.produced if len(batch.values) <= 2]
+    assert written == [(0, 1), (1, 1), (2, 2), (4, 2), (6, 2), (8, 1)]
+
+
+@scripted()
+async def test_batches_in_flight_behind_one_that_is_split_follow_in_order(cluster: ScriptedCluster) -> None:
+    cluster.topic("t")
+    async with cluster.producer(linger_ms=0, batch_size=100) as producer:
+        cluster.hold(ProduceRequest)
+        cluster.hold(InitProducerIdRequest)
+        deliveries = [await producer.send("t", b"%d" % number) for number in range(9)]
+        asked = await cluster.next(InitProducerIdRequest)
+        cluster.release(InitProducerIdRequest)
+        cluster.rules[ProduceRequest] = taking_at_most(1)
+        asked.cut()
+        offsets = [(await delivery).offset for delivery in deliveries]
+    assert offsets == list(range(9))
+    assert cluster.logs("t") == [b"%d" % number for number in range(9)]
+    assert {batch.epoch for batch in cluster.produced} == {0}
+
+
+@scripted()
+async def test_one_half_may_fail_and_the_other_be_written(cluster: ScriptedCluster) -> None:
+    cluster.topic("t")
+
+    def rule(asked: Asked) -> None:
+        if len(asked.values) > 2:
+            asked.refuse(ErrorCode.MESSAGE_TOO_LARGE)
+        elif b"bad" in asked.values:
+            asked.refuse(ErrorCode.INVALID_RECORD)
+        else:
+            asked.accept()
+
+    calls: list[Delivery] = []
+    async with cluster.producer(linger_ms=10) as producer:
+        cluster.rules[ProduceRequest] = rule
+        values = [b"bad", b"1", b"2", b"3"]
+        deliveries = [await producer.send("t", value, on_delivery=calls.append) for value in values]
+        await producer.flush()
+        assert [type(delivery.exception()) for delivery in deliveries] == [
+            BadRecord,
+            BadRecord,
+            type(None),
+            type(None),
+        ]
+        assert [delivery.result().offset for delivery in deliveries[2:]] == [0, 1]
+        assert calls == deliveries
+        with pytest.raises(BadRecord):
+            await deliveries[1]
+        assert (await deliveries[3]).offset == 1
+    assert cluster.logs("t") == [b"2", b"3"]
+
+
+@scripted()
+async def test_a_single_record_that_is_too_large_fails_and_those_behind_it_are_written(
+    cluster: ScriptedCluster,
+) -> None:
+    cluster.topic("t")
+
+    def rule(asked: Asked) -> None:
+        asked.refuse(ErrorCode.MESSAGE_TOO_LARGE) if b"large" in asked.values else asked.accept()
+
+    async with cluster.producer(linger_ms=10) as producer:
+        cluster.rules[ProduceRequest] = rule
+        deliveries = [await producer.send("t", value) for value in (b"0", b"1", b"large", b"3", b"4")]
+        await producer.flush()
+        assert [delivery.exception() is None for delivery in deliveries] == [True, True, False, True, True]
+        assert isinstance(deliveries[2].exception(), RecordTooLarge)
+        assert producer._accumulator.used_bytes == 0
+    assert cluster.logs("t") == [b"0", b"1", b"3", b"4"]
+
+
+@scripted()
+async def test_without_idempotence_a_split_batch_keeps_its_order(cluster: ScriptedCluster) -> None:
+    cluster.topic("t")
+    settings: dict[str, Any] = {"enable_idempotence": False, "max_in_flight_requests_per_connection": 1}
+    async with cluster.producer(linger_ms=10, **settings) as producer:
+        cluster.rules[ProduceRequest] = taking_at_most(1)
+        deliveries = [await producer.send("t", b"%d" % number) for number in range(5)]
+        await asyncio.gather(*deliveries)
+    assert cluster.logs("t") == [b"%d" % number for number in range(5)]
+
+
+@scripted()
+async def test_the_halves_of_a_batch_in_doubt_are_in_doubt(cluster: ScriptedCluster) -> None:
+    """The whole was written and its answer lost; then the topic's limit was lowered."""
+    cluster.topic("t")
+    async with cluster.producer(linger_ms=10) as producer:
+        await producer.send_and_wait("t", b"0")
+        cluster.hold(ProduceRequest)
+        cluster.skip(ProduceRequest)
+        deliveries = [await producer.send("t", b"1"), await producer.send("t", b"2")]
+        whole = await cluster.next(ProduceRequest)
+        whole.write_unanswered()
+        whole.cut()
+        (await cluster.next(ProduceRequest)).refuse(ErrorCode.MESSAGE_TOO_LARGE)
+        cluster.release(ProduceRequest)
+        await producer.flush()
+        assert [delivery.exception() is None for delivery in deliveries] == [False, False]
+        await producer.send_and_wait("t", b"3")
+    assert cluster.logs("t") == [b"0", b"1", b"2", b"3"]
+
+
+@scripted()
+async def test_a_large_batch_of_columns_cannot_be_split_and_fails(cluster: ScriptedCluster) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    cluster.topic("t")
+    cluster.rules[ProduceRequest] = taking_at_most(2)
+    async with cluster.producer() as producer:
+        rows = await producer.send_columns("t", pyarrow.table({"value": [b"1", b"2", b"3"]}))
+        with pytest.raises(RecordTooLarge):
+            await rows
+        assert producer._accumulator.used_bytes == 0
+
+
+# -- columns
+
+
+@scripted()
+async def test_columns_are_written_in_order_and_told_by_runs(cluster: ScriptedCluster) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    cluster.topic("t", [1, 1])
+    async with cluster.producer(batch_size=200) as producer:
+        table = pyarrow.table({"value": [b"%d" % number for number in range(30)], "partition": [0, 1] * 15})
+        rows = await producer.send_columns("t", table)
+        assert not rows.done()
+        with pytest.raises(asyncio.InvalidStateError):
+            rows.result()
+        written = await rows
+        assert rows.done()
+    assert sum(run.records for run in written) == 30
+    for partition in (0, 1):
+        assert cluster.logs("t", partition) == [b"%d" % number for number in range(partition, 30, 2)]
+        runs = [run for run in written if run.partition == partition]
+        assert [run.offset for run in runs] == [sum(run.records for run in runs[:index]) for index in range(len(runs))]
+
+
+@scripted()
+async def test_a_row_that_no_request_could_carry_is_refused_and_nothing_is_sent(cluster: ScriptedCluster) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    cluster.topic("t")
+    async with cluster.producer(max_request_size=1000, batch_size=500) as producer:
+        table = pyarrow.table({"value": [b"1", b"x" * 300, b"x" * 2000, b"4"]})
+        with pytest.raises(RecordTooLarge, match="1000"):
+            await producer.send_columns("t", table)
+        await producer.flush()
+        assert producer._accumulator.used_bytes == 0
+    assert cluster.produced == []
+
+
+@scripted()
+async def test_bad_columns_are_refused_with_what_is_allowed(cluster: ScriptedCluster) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    cluster.topic("t")
+    async with cluster.producer() as producer:
+        for columns in ({"key": [b"1"]}, {"value": [1]}, {"value": [b"1"], "partition": [7]}):
+            with pytest.raises(BadRecord):
+                await producer.send_columns("t", pyarrow.table(columns))
+        with pytest.raises(BadRecord):
+            await producer.send_columns("t", {"value": [b"1"]})
+
+
+@scripted()
+async def test_an_encoded_batch_is_sent_under_this_producers_name(cluster: ScriptedCluster) -> None:
+    from semel.records.build import build_batch
+
+    cluster.topic("t")
+    async with cluster.producer() as producer:
+        await producer.send_and_wait("t", b"0")
+        batch = build_batch([b"1", b"2"], base_timestamp_ms=5)
+        (run,) = await (await producer.send_batch("t", 0, batch))
+        assert (run.offset, run.records) == (1, 2)
+        await producer.send_and_wait("t", b"3")
+    assert [batch.sequence for batch in cluster.produced] == [0, 1, 3]
+    assert cluster.logs("t") == [b"0", b"1", b"2", b"3"]
