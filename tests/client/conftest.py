@@ -5,6 +5,7 @@ Every test takes topics and groups of its own, since the brokers are shared: our
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterator
 
@@ -15,8 +16,15 @@ from raw_client import RawClient
 from real_broker import Brokers
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from semel.wire.spec.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 
 PARTITIONS = 3
+LEADERS_TIMEOUT_S = 20.0
 # Sessions of the KIP-848 protocol are the broker's to choose: short ones, or a member that dies is missed for 45 s.
 SHORT_SESSIONS = {
     "group.consumer.session.timeout.ms": "10000",
@@ -72,5 +80,20 @@ def topic(address: str, unique: Callable[[str], str]) -> str:
     wanted = CreatableTopic(name=name, num_partitions=PARTITIONS, replication_factor=1)
     with RawClient(int(address.rpartition(":")[2])) as client:
         answer = client.call(CreateTopicsRequest(topics=[wanted], timeout_ms=20_000), 5, CreateTopicsResponse)
-    assert [made.error_code for made in answer.topics] == [ErrorCode.NONE]
+        assert [made.error_code for made in answer.topics] == [ErrorCode.NONE]
+        _wait_for_leaders(client, name)
     return name
+
+
+def _wait_for_leaders(client: RawClient, topic: str) -> None:
+    """Kafka names a leader a moment before that leader knows of it: a test that counts requests must not meet that."""
+    partitions = [ListOffsetsPartition(partition_index=number, timestamp=-1) for number in range(PARTITIONS)]
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=partitions)])
+    deadline_s = time.monotonic() + LEADERS_TIMEOUT_S
+    while True:
+        answer = client.call(request, 5, ListOffsetsResponse)
+        codes = {partition.error_code for partition in answer.topics[0].partitions}
+        if codes == {ErrorCode.NONE}:
+            return
+        assert time.monotonic() < deadline_s, f"{topic} is not led: {codes}"
+        time.sleep(0.05)
