@@ -9,7 +9,10 @@ from importlib import import_module
 
 from semel import __version__
 
-_COMMANDS = {"serve": "start a node that speaks the Kafka protocol"}
+_COMMANDS = {
+    "serve": "start a node that speaks the Kafka protocol",
+    "pipeline": "run a data pipeline on Spark, each record exactly once",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

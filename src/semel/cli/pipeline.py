@@ -1,0 +1,176 @@
+"""`semel pipeline`: runs a pipeline from its file, tells how far one has come, adopts a checkpoint.
+
+Neither Spark nor the client is imported before a subcommand is chosen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from semel.spark.pipeline.status import Status
+
+_EXAMPLES = """examples:
+  semel pipeline run orders.toml
+  semel pipeline run shout.py --from orders --to shouted --available-now
+  semel pipeline run orders.toml --check
+  semel pipeline status orders.toml
+  semel pipeline status orders.checkpoint --json
+  semel pipeline adopt orders.toml
+
+exit codes: 0 it ended well or was stopped, 1 it failed, 2 the call, the file, a topic or the SQL is wrong,
+130 a second Ctrl-C ended it at once. See docs/pipelines.md for the keys of a file.
+"""
+_RUN_EXAMPLES = """A file is TOML:
+
+  address = "localhost:9092"       # without it an embedded broker is started
+  [source]
+  topics = ["orders"]
+  format = "json"
+  schema = "id BIGINT NOT NULL, amount DOUBLE"
+  [sink]
+  topic = "large-orders"
+  key = "id"
+  # and at the top: sql = "SELECT id, amount FROM input WHERE amount > 100"
+
+or Python:
+
+  settings = {"source": {"topics": ["orders"]}, "sink": {"topic": "shouted"}}
+  def pipeline(df):
+      return df.selectExpr("key", "upper(CAST(value AS STRING)) AS value")
+
+examples:
+  semel pipeline run orders.toml
+  semel pipeline run shout.py --from orders --to shouted --available-now
+"""
+_OF_SPARK = ("pyspark", "py4j", "pyarrow")
+_RAW = argparse.RawDescriptionHelpFormatter
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    command.epilog = _EXAMPLES
+    actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    run = actions.add_parser("run", help="run the pipeline of a file", epilog=_RUN_EXAMPLES, formatter_class=_RAW)
+    run.add_argument("file", type=Path, metavar="FILE", help="a TOML file, or a Python file with a function pipeline")
+    run.add_argument("--address", metavar="HOST:PORT", help="of the cluster, instead of the file's")
+    run.add_argument(
+        "--from", dest="topics", action="append", default=[], metavar="TOPIC", help="read it; may be repeated"
+    )
+    run.add_argument("--to", dest="sink_topic", metavar="TOPIC", help="write to it")
+    run.add_argument("--checkpoint", metavar="DIR", help="instead of the file's")
+    run.add_argument("--available-now", action="store_true", help="process what is there, then end")
+    run.add_argument("--check", action="store_true", help="check file, topics and SQL, and run nothing")
+    run.set_defaults(run=_run)
+
+    status = actions.add_parser("status", help="batches, offsets, marker and lag of a checkpoint")
+    _add_target(status)
+    status.add_argument("--json", action="store_true", help="for programs")
+    status.set_defaults(run=_status)
+
+    adopt = actions.add_parser(
+        "adopt",
+        help="make the marker fit a checkpoint that was restored, copied or written by another sink",
+        description="Makes the marker fit a checkpoint. Shows what that means, and asks.",
+    )
+    _add_target(adopt)
+    adopt.add_argument("--batch", type=int, metavar="N", help="the last batch that counts as published, -1 for none")
+    adopt.add_argument("--yes", action="store_true", help="do not ask")
+    adopt.set_defaults(run=_adopt)
+
+
+def _add_target(command: argparse.ArgumentParser) -> None:
+    command.add_argument("target", metavar="CHECKPOINT", help="a checkpoint, or the file of a pipeline")
+    command.add_argument("--address", metavar="HOST:PORT", help="of the cluster, if the checkpoint does not know it")
+    command.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an option of the write, such as kafka.security.protocol=SSL or markerTopic=...; may be repeated",
+    )
+
+
+def _run(options: argparse.Namespace) -> int:
+    def run() -> int:
+        from semel.spark.pipeline.definition import AVAILABLE_NOW
+        from semel.spark.pipeline.file import Overrides, load_pipeline
+        from semel.spark.pipeline.run import run_pipeline
+
+        overrides = Overrides(
+            address=options.address,
+            checkpoint=options.checkpoint,
+            trigger=AVAILABLE_NOW if options.available_now else None,
+            topics=tuple(options.topics),
+            sink_topic=options.sink_topic,
+        )
+        run_pipeline(load_pipeline(options.file, overrides), sys.stdout, only_check=options.check)
+        return 0
+
+    return _told(run)
+
+
+def _status(options: argparse.Namespace) -> int:
+    def show() -> int:
+        from semel.spark.pipeline.target import Target
+
+        with Target.of(options.target, options.address, options.option).status() as (status, _):
+            print(status.as_json() if options.json else "\n".join(status.lines()))
+        return 0
+
+    return _told(show)
+
+
+def _adopt(options: argparse.Namespace) -> int:
+    def adopt() -> int:
+        from semel.spark.pipeline.adopt import what_adopting_does
+        from semel.spark.pipeline.errors import PipelineRefused
+        from semel.spark.pipeline.target import Target
+
+        target = Target.of(options.target, options.address, options.option)
+        with target.status() as (status, write_options):
+            if not status.is_marker_known:
+                raise PipelineRefused("the marker is in a database: give the pipeline's file instead of its checkpoint")
+            if status.fits and options.batch is None:
+                print(f"the marker fits the checkpoint, there is nothing to adopt; next: {status.next}")
+                return 0
+            print("\n".join(what_adopting_does(status, options.batch)))
+            if not options.yes and not _says_yes(status):
+                print("nothing was changed")
+                return 1
+            number = target.adopt(write_options, status, options.batch)
+            print(f"adopted: batch {number + 1} comes next")
+        return 0
+
+    return _told(adopt)
+
+
+def _says_yes(status: Status) -> bool:
+    if not sys.stdin.isatty():
+        print("semel pipeline adopt: nobody can be asked here: say --yes if it is meant", file=sys.stderr)
+        return False
+    return input(f"Adopt the checkpoint of {status.query_id}? Type yes: ").strip().lower() == "yes"
+
+
+def _told(work: Callable[[], int]) -> int:
+    """The exit code of `work`; what goes wrong is told in words."""
+    try:
+        from semel.spark.pipeline.errors import PipelineError
+
+        try:
+            return work()
+        except PipelineError as error:
+            for line in str(error).splitlines():
+                print(f"semel pipeline: {line}", file=sys.stderr)
+            return error.exit_code
+    except ImportError as error:
+        if error.name not in _OF_SPARK:
+            raise
+        print(f"semel pipeline: {error.name} is not installed: pip install 'semel[spark]'", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130

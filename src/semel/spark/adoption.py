@@ -1,0 +1,92 @@
+"""Adopting a checkpoint: a person says up to which batch it has been published, and the marker is set to that.
+
+For a checkpoint that was restored, copied, or written by another sink before. It fences every committer of the query,
+also those under another transactionalIdPrefix, so that none of them can publish by the marker that was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from semel.client.errors import BadSetting
+from semel.client.producer.producer import Producer
+from semel.host.api import Host
+from semel.spark.blocking import run_with_host
+from semel.spark.checkpoint import Checkpoint, absolute_uri
+from semel.spark.marker import Marker, MarkerTopic, stream_key
+from semel.spark.sink_options import SinkOptions, stream_options
+
+_NONE_YET = -1
+
+
+@dataclass(frozen=True)
+class Adoption:
+    """`batch_id` counts as published from now on, and the next one follows it; -1: nothing was published."""
+
+    query_id: str
+    batch_id: int
+    before: Marker | None
+    after: Marker | None
+
+
+def adopt_checkpoint(options: Mapping[str, str], batch_id: int | None = None) -> Adoption:
+    """`options` are those of the write. Without a batch id it is the last one that Spark knows to be done."""
+    return run_with_host(lambda host: adopt(host, stream_options(options), batch_id))
+
+
+def marker_of(options: Mapping[str, str]) -> tuple[str, Marker | None]:
+    """The query of a checkpoint, and its marker; for showing."""
+
+    async def peek(host: Host) -> tuple[str, Marker | None]:
+        read = stream_options(options)
+        query_id = _checkpoint(read).query_id()
+        async with MarkerTopic(host, read.connection, read.marker_topic) as markers:
+            return query_id, await markers.peek(stream_key(query_id))
+
+    return run_with_host(peek)
+
+
+async def adopt(host: Host, options: SinkOptions, batch_id: int | None) -> Adoption:
+    checkpoint = _checkpoint(options)
+    query_id = checkpoint.query_id()
+    number = _number(checkpoint, batch_id)
+    digest = "" if number == _NONE_YET else checkpoint.digest(number)
+    if digest is None:
+        planned = checkpoint.last_planned()
+        known = "has no batches" if planned is None else f"has batches up to {planned}"
+        raise BadSetting(f"batch {number}: the checkpoint {checkpoint.uri} {known}, and no offsets of this one")
+    transactional_id = f"{options.transactional_id_prefix}sink-{query_id}"
+    after = None if number == _NONE_YET else Marker(number, digest, transactional_id)
+    key = stream_key(query_id)
+    async with (
+        MarkerTopic(host, options.connection, options.marker_topic) as markers,
+        Producer(host=host, **options.producer, transactional_id=transactional_id) as producer,
+    ):
+        await producer.init_transactions()
+        fenced = {transactional_id}
+        before = await markers.last(key)
+        while before is not None and before.transactional_id not in fenced:
+            fenced.add(before.transactional_id)
+            async with Producer(host=host, **options.producer, transactional_id=before.transactional_id) as other:
+                await other.init_transactions()
+            before = await markers.last(key)
+        async with producer.transaction():
+            value = None if after is None else after.encode()
+            await producer.send_and_wait(options.marker_topic, value, key.encode(), partition=0)
+    return Adoption(query_id, number, before, after)
+
+
+def _checkpoint(options: SinkOptions) -> Checkpoint:
+    if options.checkpoint_location is None:
+        raise BadSetting("checkpointLocation is missing")
+    return Checkpoint(absolute_uri(options.checkpoint_location))
+
+
+def _number(checkpoint: Checkpoint, batch_id: int | None) -> int:
+    if batch_id is None:
+        completed = checkpoint.last_completed()
+        return _NONE_YET if completed is None else completed
+    if batch_id < _NONE_YET:
+        raise BadSetting(f"batch {batch_id}: allowed are the numbers of batches, and -1 for none")
+    return batch_id

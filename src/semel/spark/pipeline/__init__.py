@@ -1,0 +1,2 @@
+"""Pipelines from a file: read, checked, run, watched. `semel pipeline` is the command; nothing here needs Spark until
+a pipeline runs."""

@@ -1,0 +1,392 @@
+"""Batches into a database, each once: SQLite, and a real PostgreSQL that the test starts in a directory of its own."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from libpq_connection import LibpqConnection, load_libpq
+from pyspark.sql import types
+from sink_world import FakeCheckpoint
+
+from semel.client.errors import BadSetting
+from semel.spark.databases import Column
+from semel.spark.jdbc import TableWriter, table_writer
+from semel.spark.sink_errors import BatchRefused
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COLUMNS = [Column("name", types.StringType()), Column("amount", types.LongType())]
+START_TIMEOUT_S = 30.0
+
+
+# -- a PostgreSQL of our own
+
+
+def postgres_programs() -> Path | None:
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+    path = found[-1] if found else shutil.which("postgres")
+    return None if path is None else Path(path).resolve().parent
+
+
+def as_postgres() -> dict[str, Any]:
+    """PostgreSQL refuses to run as root."""
+    return {"user": "postgres", "group": "postgres", "extra_groups": []} if os.geteuid() == 0 else {}
+
+
+class Postgres:
+    """It listens on a socket in its directory only. `kill` is what a power cut would leave of its processes."""
+
+    def __init__(self, programs: Path) -> None:
+        self._programs = programs
+        # A place that another user may go to, which pytest's directories are not.
+        self.root = Path(tempfile.mkdtemp(prefix="semel-postgres-"))
+        if os.geteuid() == 0:
+            shutil.chown(self.root, "postgres", "postgres")
+        self._process: subprocess.Popen[bytes] | None = None
+        subprocess.run(
+            [programs / "initdb", "-D", self.root / "data", "--auth", "trust", "--no-sync", "-U", "tester"],
+            check=True,
+            capture_output=True,
+            cwd=self.root,
+            **as_postgres(),
+        )
+
+    @property
+    def conninfo(self) -> str:
+        return f"host={self.root} dbname=postgres user=tester"
+
+    def start(self) -> Postgres:
+        log = (self.root / "log").open("ab")
+        command = [self._programs / "postgres", "-D", self.root / "data", "-k", self.root, "-c", "listen_addresses="]
+        self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.root, **as_postgres())
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while True:
+            try:
+                LibpqConnection(self.conninfo, with_copy=False).close()
+                return self
+            except Exception:
+                assert time.monotonic() < deadline, (self.root / "log").read_text()
+                time.sleep(0.05)
+
+    def stop(self, number: int = signal.SIGINT) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.wait(30)
+            self._process = None
+
+    def reap(self) -> None:
+        self.stop(signal.SIGQUIT)
+        shutil.rmtree(self.root, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    programs = postgres_programs()
+    if programs is None:
+        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
+    if load_libpq() is None:
+        pytest.skip("libpq is not installed: apt-get install libpq5")
+    server = Postgres(programs)
+    try:
+        yield server.start()
+    finally:
+        server.reap()
+
+
+@dataclass
+class World:
+    """A database under test: how writers reach it, and how the test looks into it."""
+
+    arguments: dict[str, Any]
+    ask: Callable[[str], list[tuple[Any, ...]]]
+
+    def writer(self, table: str, query: str | None = None, **options: Any) -> TableWriter:
+        return table_writer(**{"table": table, "query": query or table, "create": True, **self.arguments, **options})
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "postgresql with copy", "psycopg"])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+    if request.param == "sqlite":
+        path = tmp_path / "data.sqlite"
+
+        def ask_sqlite(statement: str) -> list[tuple[Any, ...]]:
+            with sqlite3.connect(path) as connection:
+                return connection.execute(statement).fetchall()
+
+        return World({"url": f"sqlite:///{path}"}, ask_sqlite)
+    server: Postgres = request.getfixturevalue("postgres")
+
+    def ask(statement: str) -> list[tuple[Any, ...]]:
+        connection = LibpqConnection(server.conninfo, with_copy=False)
+        try:
+            return connection.execute(statement)
+        finally:
+            connection.rollback()
+            connection.close()
+
+    if request.param == "psycopg":
+        if importlib.util.find_spec("psycopg") is None:
+            pytest.skip("psycopg is not installed: pip install 'semel[postgres]'")
+        return World({"url": f"postgresql://tester@/postgres?host={server.root}"}, ask)
+    with_copy = request.param.endswith("copy")
+    connect = lambda: LibpqConnection(server.conninfo, with_copy=with_copy)  # noqa: E731
+    return World({"connect": connect, "dialect": "postgresql"}, ask)
+
+
+@pytest.fixture
+def table(unique: Callable[[str], str]) -> str:
+    return unique("table")
+
+
+def rows_of(world: World, table: str) -> list[tuple[str, int]]:
+    return sorted((str(name), int(amount)) for name, amount in world.ask(f'select name, amount from "{table}"'))
+
+
+# -- batches
+
+
+def test_batches_are_added_and_a_batch_that_is_there_is_skipped(world: World, table: str) -> None:
+    writer = world.writer(table)
+    assert writer.write(COLUMNS, iter([("a", 1), ("b", 2)]), 0)
+    assert writer.write(COLUMNS, iter([("a", 3)]), 1)
+    assert not writer.write(COLUMNS, iter([("a", 3)]), 1)
+    assert rows_of(world, table) == [("a", 1), ("a", 3), ("b", 2)]
+
+
+def test_a_batch_that_does_not_follow_is_refused_and_can_be_adopted(world: World, table: str) -> None:
+    writer = world.writer(table)
+    with pytest.raises(BatchRefused, match="no batch of it was written"):
+        writer.write(COLUMNS, iter([("a", 1)]), 5)
+    writer.adopt(4)
+    assert writer.write(COLUMNS, iter([("a", 1)]), 5)
+    for batch_id in (3, 7):
+        with pytest.raises(BatchRefused, match="batch 5 was written last"):
+            writer.write(COLUMNS, iter([("lost", 1)]), batch_id)
+    writer.adopt(-1)
+    assert writer.write(COLUMNS, iter([("b", 2)]), 0)
+    assert rows_of(world, table) == [("a", 1), ("b", 2)]
+
+
+def test_with_keys_the_last_row_of_each_stays(world: World, table: str) -> None:
+    writer = world.writer(table, keys=["name"])
+    writer.write(COLUMNS, iter([("a", 1), ("b", 2), ("a", 3)]), 0)
+    writer.write(COLUMNS, iter([("b", 5), ("c", 6)]), 1)
+    assert rows_of(world, table) == [("a", 3), ("b", 5), ("c", 6)]
+
+
+def test_keys_that_are_all_columns_are_allowed(world: World, table: str) -> None:
+    writer = world.writer(table, keys=["name", "amount"])
+    writer.write(COLUMNS, iter([("a", 1), ("a", 1), ("a", 2)]), 0)
+    assert rows_of(world, table) == [("a", 1), ("a", 2)]
+
+
+def test_a_failure_in_the_middle_leaves_nothing_of_the_batch(world: World, table: str) -> None:
+    writer = world.writer(table)
+    writer.write(COLUMNS, iter([("a", 1)]), 0)
+
+    def failing() -> Iterator[tuple[Any, ...]]:
+        yield from (("lost", number) for number in range(2500))
+        raise RuntimeError("the task failed")
+
+    with pytest.raises(RuntimeError, match="the task failed"):
+        writer.write(COLUMNS, failing(), 1)
+    assert rows_of(world, table) == [("a", 1)]
+    assert writer.write(COLUMNS, iter([("b", 2)]), 1)
+    assert rows_of(world, table) == [("a", 1), ("b", 2)]
+
+
+def test_many_rows_go_through_in_chunks(world: World, table: str) -> None:
+    rows = [(f"name {number}", number) for number in range(3500)]
+    world.writer(table).write(COLUMNS, iter(rows), 0)
+    assert rows_of(world, table) == sorted(rows)
+
+
+def test_of_two_drivers_with_the_same_batch_one_writes_it(world: World, table: str) -> None:
+    writer = world.writer(table)
+    writer.write(COLUMNS, iter([("a", 0)]), 0)
+    outcomes: list[Any] = []
+    ready = threading.Barrier(3)
+
+    def slow(name: str) -> Iterator[tuple[Any, ...]]:
+        for number in range(20):
+            time.sleep(0.005)
+            yield name, number
+
+    def run(name: str) -> None:
+        ready.wait()
+        outcomes.append(world.writer(table).write(COLUMNS, slow(name), 1))
+
+    drivers = [threading.Thread(target=run, args=(name,)) for name in ("one", "two")]
+    for driver in drivers:
+        driver.start()
+    ready.wait()
+    for driver in drivers:
+        driver.join()
+    assert sorted(outcomes) == [False, True]
+    assert len(rows_of(world, table)) == 21
+
+
+def test_two_drivers_may_begin_at_once_with_an_empty_database(world: World, table: str) -> None:
+    outcomes: list[Any] = []
+    ready = threading.Barrier(2)
+
+    def run() -> None:
+        ready.wait()
+        outcomes.append(world.writer(table, batches_table=f"batches_{table}").write(COLUMNS, iter([("a", 1)]), 0))
+
+    drivers = [threading.Thread(target=run) for _ in range(2)]
+    for driver in drivers:
+        driver.start()
+    for driver in drivers:
+        driver.join()
+    assert sorted(outcomes) == [False, True]
+
+
+def test_queries_have_entries_of_their_own(world: World, table: str) -> None:
+    for query in ("one", "two"):
+        assert world.writer(table, f"{query} {table}").write(COLUMNS, iter([(query, 1)]), 0)
+    assert rows_of(world, table) == [("one", 1), ("two", 1)]
+
+
+def test_with_a_checkpoint_another_batch_of_the_same_number_is_refused(
+    world: World, table: str, tmp_path: Path
+) -> None:
+    checkpoint = FakeCheckpoint(tmp_path / "checkpoint")
+    checkpoint.plan(0)
+    writer = world.writer(table, checkpoint=str(checkpoint.path))
+    assert writer.write(COLUMNS, iter([("a", 1)]), 0)
+    assert not writer.write(COLUMNS, iter([("a", 1)]), 0)
+    checkpoint.plan(0, "other offsets")
+    with pytest.raises(BatchRefused, match="other offsets"):
+        writer.write(COLUMNS, iter([("a", 1)]), 0)
+
+
+def test_values_of_all_kinds_arrive(world: World, table: str) -> None:
+    naive = datetime(2026, 3, 1, 12, 30, 15, 250_000)
+    kinds: list[tuple[str, Any, Any]] = [
+        ("flag", types.BooleanType(), True),
+        ("small", types.ShortType(), -3),
+        ("ratio", types.DoubleType(), 0.5),
+        ("price", types.DecimalType(10, 2), Decimal("12.30")),
+        ("data", types.BinaryType(), bytearray(b"\x00\xff")),
+        ("day", types.DateType(), date(2026, 3, 1)),
+        ("at", types.TimestampType(), naive),
+        ("local", types.TimestampNTZType(), naive),
+        ("parts", types.ArrayType(types.LongType()), [1, 2]),
+        ('odd "name"', types.StringType(), "tab\there\\ \n'quoted'"),
+        ("nothing", types.StringType(), None),
+    ]
+    columns = [Column(name, kind) for name, kind, _ in kinds]
+    world.writer(table).write(columns, iter([tuple(value for _, _, value in kinds)]), 0)
+    (row,) = world.ask(f'select * from "{table}"')
+    found = dict(zip([name for name, _, _ in kinds], row, strict=True))
+    assert str(found["flag"]) in ("1", "t")
+    assert (int(found["small"]), float(found["ratio"]), str(found["price"])) == (-3, 0.5, "12.30")
+    assert found["data"] in (b"\x00\xff", "\\x00ff")
+    assert found["day"] == "2026-03-01"
+    assert datetime.fromisoformat(f"{found['at']}".replace("+00", "+00:00").replace(":00:00", ":00")) == (
+        naive.astimezone(UTC)
+    )
+    assert str(found["local"]).startswith("2026-03-01 12:30:15.25")
+    assert found["parts"].replace(" ", "") == "[1,2]"
+    assert found['odd "name"'] == "tab\there\\ \n'quoted'"
+    assert found["nothing"] is None
+
+
+def test_a_database_that_dies_before_the_commit_has_nothing_of_the_batch(postgres: Postgres, table: str) -> None:
+    writer = table_writer(
+        table=table,
+        query=table,
+        create=True,
+        connect=lambda: LibpqConnection(postgres.conninfo, with_copy=True),
+        dialect="postgresql",
+    )
+    writer.write(COLUMNS, iter([("a", 1)]), 0)
+
+    def dying() -> Iterator[tuple[Any, ...]]:
+        yield from (("lost", number) for number in range(1500))
+        postgres.stop(signal.SIGQUIT)  # immediate: as after a crash
+        yield "lost", -1
+
+    with pytest.raises(Exception, match=r"connection|server|terminat"):
+        writer.write(COLUMNS, dying(), 1)
+    postgres.start()
+    assert writer.write(COLUMNS, iter([("b", 2)]), 1)
+    connection = LibpqConnection(postgres.conninfo, with_copy=False)
+    assert sorted(connection.execute(f'select name from "{table}"')) == [("a",), ("b",)]
+    connection.close()
+
+
+# -- what is refused
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"url": "mysql://x", "table": "t", "query": "q"}, "mysql"),
+        ({"url": "sqlite:///x", "table": "", "query": "q"}, "needs a table"),
+        ({"table": "t", "query": "q"}, "either a url or"),
+        ({"table": "t", "query": "q", "connect": lambda: None, "dialect": "oracle"}, "oracle"),
+    ],
+)
+def test_a_writer_that_cannot_work_is_refused_at_once(arguments: dict[str, Any], why: str) -> None:
+    with pytest.raises(BadSetting, match=why):
+        table_writer(**arguments)
+
+
+# -- with Spark
+
+
+@pytest.mark.spark
+def test_a_stream_in_update_mode_keeps_a_table_of_totals(spark: SparkSession, tmp_path: Path) -> None:
+    from pyspark.sql import functions as F
+
+    folder, path = tmp_path / "in", tmp_path / "totals.sqlite"
+    folder.mkdir()
+    checkpoint = str(tmp_path / "checkpoint")
+    writer = table_writer(f"sqlite:///{path}", "totals", query="totals", keys=["name"], create=True)
+    fails = [True]
+
+    def sometimes(rows: Any, batch_id: int) -> None:
+        writer(rows, batch_id)
+        if batch_id == 1 and fails:
+            fails.clear()
+            raise RuntimeError("the driver dies after the commit")
+
+    def run() -> None:
+        lines = spark.readStream.schema("name string, amount long").json(str(folder))
+        totals = lines.groupBy("name").agg(F.sum("amount").alias("amount"))
+        query = (
+            totals.writeStream.outputMode("update")
+            .foreachBatch(sometimes)
+            .option("checkpointLocation", checkpoint)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(120)
+
+    (folder / "0.json").write_text('{"name":"a","amount":1}\n{"name":"b","amount":2}\n')
+    run()
+    (folder / "1.json").write_text('{"name":"a","amount":10}\n')
+    with pytest.raises(Exception, match="the driver dies"):
+        run()
+    run()
+    with sqlite3.connect(path) as connection:
+        assert sorted(connection.execute("select name, amount from totals")) == [("a", 11), ("b", 2)]
+        assert connection.execute("select query, batch_id from semel_batches").fetchall() == [("totals", 1)]
