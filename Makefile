@@ -1,12 +1,13 @@
 # Two commands do everything on a fresh machine: `make demo` and `make test`.
 PYTHON ?= python3
 VENV ?= .venv
+SPARK_TESTS ?= tests/spark
 BIN := $(VENV)/bin
 COMPILED := src/semel/records/kernel.py src/semel/records/column_kernel.py src/semel/host/_native.pyx
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test lint format conformance bench docs clean
+.PHONY: help demo test spark lint format conformance bench docs clean
 
 help: ## What there is to make
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -14,8 +15,11 @@ help: ## What there is to make
 demo: $(VENV)/.ready ## Start a broker, produce, pull the plug, consume, count
 	@$(BIN)/python demo/demo.py
 
-test: $(VENV)/.ready ## Run every test but those that need Java and Maven
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+test: $(VENV)/.ready ## Run every test but those that start Spark or need Maven
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not spark" $(ARGS)
+
+spark: $(VENV)/.ready ## The tests that start Spark (Java 17; some minutes)
+	@$(BIN)/python -m pytest -m "spark and not kafka" $(SPARK_TESTS) $(ARGS)
 
 lint: $(VENV)/.ready ## ruff, mypy --strict, import-linter
 	@$(BIN)/ruff check .

@@ -1,6 +1,6 @@
 """At least once: work first, then commit. A crash in between repeats what was done; nothing is ever lost.
 
-    python examples/at_least_once.py localhost:9092 orders
+python examples/at_least_once.py localhost:9092 orders
 """
 
 import asyncio

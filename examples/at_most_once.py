@@ -1,6 +1,6 @@
 """At most once: commit first, then work. A crash in between loses what was read; nothing is ever done twice.
 
-    python examples/at_most_once.py localhost:9092 orders
+python examples/at_most_once.py localhost:9092 orders
 """
 
 import asyncio

@@ -15,6 +15,7 @@ from semel.client.consumer.consumer import Consumer
 from semel.client.errors import AbortTransactionError
 from semel.client.metadata import TopicPartition
 from semel.client.producer.producer import Producer
+from semel.client.values import GroupIdentity
 
 INPUT = "input"
 OUTPUT = "output"
@@ -60,9 +61,9 @@ class Worker:
         for message in messages:
             await self.producer.send(OUTPUT, message.value)
 
-    async def commit(self, messages: list[Any]) -> None:
+    async def commit(self, messages: list[Any], identity: GroupIdentity | None = None) -> None:
         positions = {TopicPartition(INPUT, 0): messages[-1].offset + 1}
-        await self.producer.send_offsets_to_transaction(positions, self.consumer.group_metadata())
+        await self.producer.send_offsets_to_transaction(positions, identity or self.consumer.group_metadata())
         await self.producer.commit()
 
     async def close(self) -> None:
@@ -106,11 +107,17 @@ def test_offsets_go_with_the_transaction_or_not_at_all(generation: int, protocol
 
 @protocols
 @generations
-def test_a_worker_that_the_group_goes_on_without_cannot_commit_what_it_has_read(generation: int, protocol: str) -> None:
+@pytest.mark.parametrize("asks", ["when it has read", "when it commits"])
+def test_a_worker_that_the_group_goes_on_without_cannot_commit_what_it_has_read(
+    generation: int, protocol: str, asks: str
+) -> None:
+    """Whether it asks who it is before it lost its place, or after."""
+
     async def scenario(world: ClientWorld) -> None:
         await with_input(world)
         slow = await Worker(world, "slow", protocol).start()
         read_slowly = await slow.read()
+        identity = slow.consumer.group_metadata() if asks == "when it has read" else None
         await slow.write(read_slowly)
         quick = await Worker(world, "quick", protocol).start()
         messages = await quick.read()
@@ -118,7 +125,7 @@ def test_a_worker_that_the_group_goes_on_without_cannot_commit_what_it_has_read(
         await quick.commit(messages)
         await asyncio.sleep(SLOW_S)
         with pytest.raises(AbortTransactionError):
-            await slow.commit(read_slowly)
+            await slow.commit(read_slowly, identity)
         await slow.producer.abort()
         await quick.close()
         await slow.close()

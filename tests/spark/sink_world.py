@@ -131,11 +131,9 @@ class SinkWorld:
         return committed_rows(self.address, topic or self.topic)
 
 
-def committed_rows(address: str, topic: str) -> list[Row]:
+def committed_rows(address: str, topic: str, isolation_level: str = "read_committed") -> list[Row]:
     """What a reader of committed data finds, partition after partition, each in order."""
-    with Consumer(
-        bootstrap_servers=address, isolation_level="read_committed", auto_offset_reset="earliest"
-    ) as consumer:
+    with Consumer(bootstrap_servers=address, isolation_level=isolation_level, auto_offset_reset="earliest") as consumer:
         partitions = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic))]
         ends = consumer.end_offsets(partitions)
         consumer.assign(partitions)

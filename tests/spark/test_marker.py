@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scripted_broker import Asked, ScriptedCluster, scripted
-from semel.client.errors import SemelError, TimedOut
+from semel.client.errors import SemelError, TimedOut, UnsupportedByBroker
 from semel.client.producer.producer import Producer
 from semel.host.real import real_host
 from semel.records.batch import whole_batches
@@ -295,6 +295,14 @@ async def test_an_offset_that_is_not_available_yet_is_asked_for_again(cluster: S
     log.codes = [0, ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER]
     assert await log.last() == numbered(0)
     assert len(cluster.all(ListOffsetsRequest)) == 5
+
+
+@scripted()
+async def test_a_broker_that_cannot_say_that_it_does_not_know_is_refused(cluster: ScriptedCluster) -> None:
+    log = Log(cluster)
+    cluster.limits[ListOffsetsRequest.api_key] = (0, 4)
+    with pytest.raises(UnsupportedByBroker, match="ListOffsets"):
+        await log.last()
 
 
 @scripted(nodes=2)

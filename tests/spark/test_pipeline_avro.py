@@ -137,6 +137,7 @@ def test_a_bad_value_leaves_the_others_alone() -> None:
     ("kind", "value", "problem"),
     [
         ("long", b"", "ends too early"),
+        ("long", b"\x02\x00", "1 bytes are left after the value"),
         ("long", b"\x80", "ends too early"),
         ("long", b"\xff" * 11, "does not end"),
         ("long", b"\xff" * 9 + b"\x7f", "more than 64 bits"),

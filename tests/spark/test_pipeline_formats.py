@@ -178,6 +178,18 @@ def test_a_function_makes_the_rows_with_python_of_its_own(world: PipelineWorld) 
     assert [message.value for message in world.read(made.sink.topic)] == [b"cba"]
 
 
+def test_an_error_in_the_function_is_told(world: PipelineWorld) -> None:
+    def broken(df: DataFrame) -> DataFrame:
+        raise KeyError("nothing")
+
+    made = world.pipeline(function=broken, source={"topics": "in"}, sink={"topic": "out"})
+    with pytest.raises(PipelineRefused, match=r"some\.toml: KeyError: 'nothing'"):
+        world.start(made)
+    made = world.pipeline(function=lambda df: 7, source={"topics": "in"}, sink={"topic": "out"})
+    with pytest.raises(PipelineRefused, match="pipeline: returned int; expected is a DataFrame"):
+        world.start(made)
+
+
 AVRO = json.dumps(
     {
         "type": "record",

@@ -35,7 +35,7 @@ def test_a_batch_is_told_in_rows_speed_lag_and_time() -> None:
     progress = read_progress(TOLD, {"source@1": 2})
 
     assert progress == BatchProgress(7, 1000, 900, 100, 140, 500)
-    assert progress.told() == "batch 7   1,000 rows in   900 out   100 set aside   2,000 rows/s   lag 140   0.50 s"
+    assert progress.told() == "batch 7  1,000 rows in  900 out  100 set aside  2,000 rows/s  lag 140  0.50 s"
 
 
 def test_lag_is_unknown_if_spark_does_not_tell_the_latest_offsets() -> None:
@@ -43,7 +43,7 @@ def test_lag_is_unknown_if_spark_does_not_tell_the_latest_offsets() -> None:
     progress = read_progress({**TOLD, "sources": [source], "observedMetrics": {}}, {})
 
     assert progress.lag is None
-    assert progress.told() == "batch 7   2,000 rows in   0 out   4,000 rows/s   lag unknown   0.50 s"
+    assert progress.told() == "batch 7  2,000 rows in  0 out  4,000 rows/s  lag unknown  0.50 s"
 
 
 def batch(number: int) -> BatchProgress:
@@ -60,6 +60,14 @@ def test_a_terminal_has_one_line_that_changes() -> None:
 
     first, second = (batch(number).told() for number in (0, 1))
     assert stream.getvalue() == (f"\r\x1b[2K{first}\r\x1b[2K{second}\nstopping\n2 batches, 20 rows in, 10 rows out\n")
+
+
+def test_a_line_that_is_too_long_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    stream = io.StringIO()
+    ProgressLine(stream, is_terminal=True).show(batch(0), 0.0)
+
+    assert stream.getvalue() == f"\r\x1b[2K{batch(0).told()[:19]}"
 
 
 def test_elsewhere_lines_come_once_a_second_and_the_last_one_always() -> None:

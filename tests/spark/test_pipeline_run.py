@@ -77,7 +77,7 @@ def test_a_file_is_enough_and_ctrl_c_ends_it_cleanly_and_nothing_is_written_twic
     address = first.wait_for(r"no address is given: an embedded broker runs at (\S+), its data is in")[1]
     first.wait_for(rf"{name} runs: from orders to doubled, checkpoint {tmp_path}")
     send(address, "orders", b'{"id":1,"amount":5}', b"junk", b'{"id":2,"amount":6}')
-    first.wait_for(r"batch \d+   3 rows in   2 out   1 set aside   [\d,]+ rows/s   lag (0|unknown)   [\d.]+ s")
+    first.wait_for(r"batch \d+  3 rows in  2 out  1 set aside  [\d,]+ rows/s  lag (0|unknown)  [\d.]+ s")
 
     status = call("status", str(file), "--json")
     told = json.loads(status.stdout)

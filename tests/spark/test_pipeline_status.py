@@ -151,6 +151,30 @@ def test_a_restored_checkpoint_is_refused_and_adopted_only_by_who_means_it(
     assert status_of(said, checkpoint.root)["fits"]
 
 
+def test_a_checkpoint_with_other_offsets_than_were_published_is_refused(
+    checkpoint: MadeCheckpoint, said: Callable[..., tuple[int, str]]
+) -> None:
+    checkpoint.run(0, 2)
+    checkpoint.mark(2)
+    checkpoint.plan(2, 9)
+
+    told = status_of(said, checkpoint.root)
+    assert not told["fits"]
+    assert "batch 2 was committed with other offsets of its sources" in told["next"]
+
+
+def test_what_is_not_committed_yet_is_not_behind(
+    checkpoint: MadeCheckpoint, topic: str, address: str, said: Callable[..., tuple[int, str]]
+) -> None:
+    checkpoint.run(0, 6)
+    checkpoint.mark(6)
+    with Producer(bootstrap_servers=address, transactional_id=topic) as producer, producer.transaction():
+        producer.send_and_wait(topic, b"not committed")
+        told = status_of(said, checkpoint.root)
+
+    assert (told["partitions"][0]["end"], told["lag"]) == (10, 3)
+
+
 def test_a_person_is_asked_and_must_say_yes(
     checkpoint: MadeCheckpoint, said: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

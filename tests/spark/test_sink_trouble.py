@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sink_world import FakeCheckpoint, Row, SinkWorld, rows_of
+from sink_world import FakeCheckpoint, Row, SinkWorld, committed_rows, rows_of
 
 from fault_policy import Blow, Fault, ScriptedFaults
 from fault_proxy import FaultProxy
@@ -32,6 +32,7 @@ SETTINGS = {
 }
 PROTOCOL_STEPS = [step for step in COMMIT_STEPS if step is not Step.CLEANED]
 ROWS = rows_of(1, 0) + rows_of(1, 1)
+LEVELS = ("read_committed", "read_uncommitted")
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +69,17 @@ def judge(world: SinkWorld, batch: list[Row] = ROWS) -> None:
     _, marker = marker_of({"kafka.bootstrap.servers": world.address, "checkpointLocation": str(world.checkpoint.path)})
     assert marker is not None
     assert marker.number == 1
+
+
+async def test_what_counts_as_published_is_in_the_log_and_seen_by_nobody_yet(world: SinkWorld) -> None:
+    seen: list[int] = []
+
+    async def reached(where: Step, batch_id: int) -> None:
+        if where is Step.PUBLISHED:
+            seen.extend(len(committed_rows(world.address, world.topic, level)) for level in LEVELS)
+
+    await world.commit(1, stage(world), reached)
+    assert seen == [len(rows_of(0)), len(rows_of(0)) + len(ROWS)]
 
 
 # -- killed
@@ -160,13 +172,18 @@ async def test_a_transaction_that_ran_out_of_time_tells_size_rate_and_remedy(wor
 
 async def test_a_batch_that_is_sent_too_slowly_is_given_up_on_the_way(world: SinkWorld) -> None:
     world.producer["transaction_timeout_ms"] = 400
+    blocks = 0
 
     async def reached(where: Step, batch_id: int) -> None:
+        nonlocal blocks
         if where is Step.HALF_PUBLISHED:
+            blocks += 1
             await asyncio.sleep(0.5)
 
+    staged = [world.stage(rows_of(1, task), 1) for task in range(5)]
     with pytest.raises(BatchTooSlow, match="maxOffsetsPerTrigger"):
-        await world.commit(1, stage(world), reached)
+        await world.commit(1, staged, reached)
+    assert blocks == 1, "no more was sent once time was over"
 
 
 # -- no answer

@@ -227,20 +227,43 @@ async def test_a_refresh_that_fails_tells_those_who_wait(cluster: ScriptedCluste
 
 
 @scripted()
-async def test_one_who_gives_up_waiting_does_not_end_the_refresh(cluster: ScriptedCluster) -> None:
+async def test_one_who_gives_up_waiting_does_not_end_the_refresh_of_the_others(cluster: ScriptedCluster) -> None:
     async with known(cluster) as client:
         cluster.hold(MetadataRequest)
         cluster.skip(MetadataRequest)
-        impatient = asyncio.create_task(client.refresh())
-        patient = asyncio.create_task(client.refresh())
-        asked = await cluster.next(MetadataRequest)
+        first = asyncio.create_task(client.refresh())
+        running = await cluster.next(MetadataRequest)
+        impatient, patient = asyncio.create_task(client.refresh()), asyncio.create_task(client.refresh())
+        await cluster.settle()
+        answer = DEFAULTS[MetadataRequest](running)
+        assert answer is not None
+        running.answer(answer)
+        shared = await cluster.next(MetadataRequest)
+        await first
         impatient.cancel()
         await asyncio.gather(impatient, return_exceptions=True)
-        answer = DEFAULTS[MetadataRequest](asked)
+        shared.answer(answer)
+        await patient
+        assert len(cluster.held(MetadataRequest)) == 0
+        cluster.release(MetadataRequest)
+
+
+@scripted()
+async def test_what_is_found_stale_during_a_refresh_is_refreshed_again(cluster: ScriptedCluster) -> None:
+    async with known(cluster) as client:
+        cluster.hold(MetadataRequest)
+        cluster.skip(MetadataRequest)
+        refreshing = asyncio.create_task(client.refresh())
+        running = await cluster.next(MetadataRequest)
+        client.stale()
+        await asyncio.sleep(0.5)
+        answer = DEFAULTS[MetadataRequest](running)
         assert answer is not None
         cluster.release(MetadataRequest)
-        asked.answer(answer)
-        await patient
+        running.answer(answer)
+        await refreshing
+        again = await cluster.next(MetadataRequest)
+        assert again.at_s - running.at_s == pytest.approx(0.6, abs=0.02)
 
 
 @scripted()
@@ -364,13 +387,15 @@ async def test_when_all_known_nodes_are_gone_the_addresses_are_asked_again(clust
         assert sorted(client.view.nodes) == [11, 12]
 
 
-@scripted(nodes=2)
+@scripted(nodes=3)
 async def test_a_broker_may_ask_us_to_begin_again(cluster: ScriptedCluster) -> None:
-    async with known(cluster, bootstrap_servers="broker2:9092") as client:
-        cluster.node(1).rules[MetadataRequest] = lambda asked: MetadataResponse(
-            error_code=ErrorCode.REBOOTSTRAP_REQUIRED
-        )
-        for _ in range(6):
+    door = cluster.brokers.pop(3)
+    async with known(cluster, bootstrap_servers=door.address) as client:
+        for node_id in (1, 2):
+            cluster.node(node_id).rules[MetadataRequest] = lambda asked: MetadataResponse(
+                error_code=ErrorCode.REBOOTSTRAP_REQUIRED
+            )
+        for _ in range(3):
             await client.refresh()
         assert sorted(client.view.nodes) == [1, 2]
 

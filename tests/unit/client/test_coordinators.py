@@ -98,6 +98,18 @@ async def test_a_node_that_is_gone_is_no_coordinator_any_more(cluster: ScriptedC
         assert cluster.all(InitProducerIdRequest)[-1].broker.node_id == 1
 
 
+@scripted(nodes=2)
+async def test_a_node_that_has_left_the_cluster_is_not_named_any_more(cluster: ScriptedCluster) -> None:
+    cluster.coordinator_id = 2
+    async with coordinators(cluster) as found:
+        assert await found.find(TRANSACTION, "id") == 2
+        cluster.node(2).stop()
+        del cluster.brokers[2]
+        cluster.coordinator_id = 1
+        await found._cluster.refresh()
+        assert await found.find(TRANSACTION, "id") == 1
+
+
 @pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE])
 @scripted()
 async def test_a_coordinator_that_has_moved_is_looked_for_again(cluster: ScriptedCluster, code: int) -> None:

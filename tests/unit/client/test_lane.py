@@ -282,6 +282,18 @@ def test_of_two_gaps_the_newer_one_has_to_be_closed() -> None:
     assert lane.gap is None
 
 
+def test_the_late_success_of_the_older_of_two_gaps_closes_nothing() -> None:
+    lane, (first, second, _) = lane_with(1, 1, 1)
+    taken(lane, 2)
+    for batch in (first, second):
+        batch.in_doubt = True
+        lane.failed(batch)
+    lane.written(first)
+    assert lane.gap is second
+    lane.written(second)
+    assert lane.gap is None
+
+
 def test_a_gap_across_the_wrap_is_closed_by_what_follows_it() -> None:
     lane, (first, second, _) = lane_with(1, 1, 1)
     lane.next_sequence = 2**31 - 1

@@ -165,6 +165,12 @@ async def test_attempts_that_fail_are_repeated_after_longer_and_longer_pauses(no
     began_s = nodes.loop.time()
     await nodes.connect(1)
     assert nodes.loop.time() - began_s <= 0.12, "after a success the pause is short again"
+    (await nodes.connect(1)).close()
+    nodes.problem = Disconnected("no way")
+    for _ in range(2):
+        with pytest.raises(Disconnected):
+            await nodes.connect(1)
+    assert nodes.opened[-1][0] - nodes.opened[-2][0] <= 0.24, "and grows from there"
 
 
 @bench(reconnect_backoff_ms=10, reconnect_backoff_max_ms=5000)

@@ -14,16 +14,27 @@ from semel.client.errors import BadSetting, CommitFailed, IllegalState, Transact
 from semel.client.metadata import TopicPartition
 from semel.client.producer.producer import Producer
 from semel.client.producer.settings import ProducerSettings
+from semel.client.producer.transaction_requests import add_partitions_code, commit_offsets_code
 from semel.client.producer.transactions import MOVES, Event, State, Transactions
 from semel.client.settings import load
 from semel.client.values import GroupIdentity, OffsetAndMetadata
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.add_offsets_to_txn import AddOffsetsToTxnRequest
-from semel.wire.spec.add_partitions_to_txn import AddPartitionsToTxnRequest
+from semel.wire.spec.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
 from semel.wire.spec.end_txn import EndTxnRequest, EndTxnResponse
 from semel.wire.spec.init_producer_id import InitProducerIdRequest
 from semel.wire.spec.produce import ProduceRequest
-from semel.wire.spec.txn_offset_commit import TxnOffsetCommitRequest
+from semel.wire.spec.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 
 ID = {"transactional_id": "payments"}
 ONE_RECORD_EACH: dict[str, Any] = {"batch_size": 1, "linger_ms": 0}
@@ -83,6 +94,44 @@ async def test_records_are_taken_in_an_open_transaction_only(cluster: ScriptedCl
     kind = TransactionFailed if state in (State.FAILED, State.BROKEN) else IllegalState
     with pytest.raises(kind):
         transactions.check_may_write()
+
+
+NONE, PASSING, FINAL, OTHER = (
+    ErrorCode.NONE,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.OPERATION_NOT_ATTEMPTED,
+)
+
+
+@pytest.mark.parametrize(
+    ("codes", "worst"),
+    [
+        ([], NONE),
+        ([NONE, NONE], NONE),
+        ([NONE, PASSING], PASSING),
+        ([PASSING, FINAL, NONE], FINAL),
+        ([OTHER, PASSING, OTHER], PASSING),
+        ([OTHER, FINAL, OTHER], FINAL),
+        ([OTHER, OTHER], OTHER),
+    ],
+)
+def test_an_answer_about_many_partitions_comes_down_to_what_has_to_be_done(codes: list[int], worst: int) -> None:
+    joined = AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=[
+            AddPartitionsToTxnTopicResult(
+                name="t", results_by_partition=[AddPartitionsToTxnPartitionResult(partition_error_code=code)]
+            )
+            for code in codes
+        ]
+    )
+    committed = TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(partitions=[TxnOffsetCommitResponsePartition(error_code=code)])
+            for code in codes
+        ]
+    )
+    assert add_partitions_code(joined) == commit_offsets_code(committed) == worst
 
 
 # -- the second generation

@@ -12,6 +12,7 @@ import pytest
 from scripted_answers import DEFAULTS
 from scripted_broker import Asked, ScriptedCluster, scripted
 from semel.client.errors import BadRecord, DeliveryTimedOut, RetriableError, UnsupportedByBroker
+from semel.records.batch import HEADER_BYTES
 from semel.wire.errors import ErrorCode
 from semel.wire.schema import NO_UUID
 from semel.wire.spec.api_versions import ApiVersionsRequest
@@ -65,11 +66,14 @@ async def test_without_linger_given_a_batch_that_nobody_awaits_waits_for_five_mi
 
 @scripted()
 async def test_a_linger_that_is_given_holds_also_if_somebody_awaits(cluster: ScriptedCluster) -> None:
-    cluster.topic("t")
+    cluster.topic("t", [1, 1])
     async with cluster.producer(linger_ms=5) as producer:
-        await producer.send_and_wait("t", b"first")
+        await producer.send_and_wait("t", b"first", partition=0)
         began_s = cluster.loop.time()
-        await producer.send_and_wait("t", b"a")
+        awaited = asyncio.create_task(producer.send_and_wait("t", b"a", partition=0))
+        await asyncio.sleep(0.002)
+        await producer.send("t", b"another turn of the sender", partition=1)
+        await awaited
         assert cluster.loop.time() - began_s == pytest.approx(0.005, abs=0.0001)
 
 
@@ -121,9 +125,10 @@ async def test_a_flush_ends_though_others_go_on_sending(cluster: ScriptedCluster
 @scripted()
 async def test_nothing_lingers_while_somebody_waits_for_room(cluster: ScriptedCluster) -> None:
     cluster.topic("t")
-    async with cluster.producer(linger_ms=10_000, buffer_memory=1000, batch_size=500) as producer:
+    async with cluster.producer(linger_ms=10_000, buffer_memory=1000) as producer:
         for _ in range(8):
             await producer.send("t", b"x" * 300)
+            assert producer._accumulator.used_bytes <= 1000 + HEADER_BYTES
         assert cluster.loop.time() < 0.1
 
 

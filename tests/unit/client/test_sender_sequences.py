@@ -305,6 +305,47 @@ async def expired_in_flight(cluster: ScriptedCluster, producer: Producer) -> tup
 
 
 @scripted()
+async def test_behind_a_batch_that_expired_in_the_queue_after_it_was_sent_nothing_goes_under_the_old_epoch(
+    cluster: ScriptedCluster,
+) -> None:
+    cluster.topic("t")
+    async with cluster.producer(**IMPATIENT) as producer:
+        await producer.send_and_wait("t", b"0")
+        cluster.hold(ProduceRequest)
+        cluster.skip(ProduceRequest)
+        doomed = await producer.send("t", b"1")
+        (await cluster.next(ProduceRequest)).cut()
+        cluster.node(1).stop()
+        assert await fate(doomed) == "DeliveryTimedOut"
+        cluster.release(ProduceRequest)
+        await cluster.node(1).start()
+        await producer.send_and_wait("t", b"2")
+    assert [batch.name[1:] for batch in cluster.produced] == [(0, 0), (0, 1), (1, 0)]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER])
+@scripted()
+async def test_what_has_failed_is_not_sent_again_whatever_its_late_answer_says(
+    cluster: ScriptedCluster, code: int
+) -> None:
+    cluster.topic("t")
+    async with cluster.producer(**{**IMPATIENT, "batch_size": 1000, "linger_ms": 10}) as producer:
+        cluster.hold(ProduceRequest)
+        doomed = [await producer.send("t", b"1"), await producer.send("t", b"2")]
+        await asyncio.sleep(4)
+        (await cluster.next(ProduceRequest)).cut()
+        late = await cluster.next(ProduceRequest)
+        assert await fates(doomed) == ["DeliveryTimedOut", "DeliveryTimedOut"]
+        assert late.is_open
+        late.refuse(code)
+        cluster.release(ProduceRequest)
+        await producer.send_and_wait("t", b"3")
+        await asyncio.sleep(1)
+        assert producer._accumulator.used_bytes == 0
+    assert cluster.logs("t") == [b"3"]
+
+
+@scripted()
 async def test_the_late_success_of_an_expired_batch_closes_the_gap(cluster: ScriptedCluster) -> None:
     cluster.topic("t")
     async with cluster.producer(**IMPATIENT) as producer:

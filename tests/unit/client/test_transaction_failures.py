@@ -210,6 +210,22 @@ async def test_what_waits_when_the_transaction_fails_is_not_sent(cluster: Script
     assert cluster.logs("t", 1) == []
 
 
+@scripted()
+async def test_what_could_be_sent_in_the_moment_the_transaction_fails_is_not(cluster: ScriptedCluster) -> None:
+    cluster.topic("t", [-1, 1])
+    settings = {**ID, "delivery_timeout_ms": 8_000, "request_timeout_ms": 3_000, "linger_ms": 5}
+    async with cluster.producer(**settings) as producer:
+        await producer.begin()
+        doomed = await producer.send("t", b"0", partition=0)
+        await asyncio.sleep(7.995 - cluster.loop.time())
+        ready = await producer.send("t", b"1", partition=1)
+        await asyncio.sleep(1)
+        assert isinstance(doomed.exception(), DeliveryTimedOut)
+        assert isinstance(ready.exception(), TransactionFailed)
+        assert cluster.produced == []
+        await producer.abort()
+
+
 # -- time
 
 
@@ -374,6 +390,23 @@ async def test_offsets_that_are_refused_end_the_transaction_or_the_producer(
             await producer.begin()
             await producer.send_offsets_to_transaction({PARTITION: 7}, "readers")
             await producer.commit()
+
+
+@scripted()
+async def test_first_generation_a_failed_transaction_is_followed_by_another_epoch(cluster: ScriptedCluster) -> None:
+    """Offsets that were sent may arrive late: they must not count for the next transaction."""
+    cluster.first_generation()
+    async with cluster.producer(**ID) as producer:
+        await producer.begin()
+        cluster.rules[TxnOffsetCommitRequest] = lambda asked: commit_offsets_answer(asked, ErrorCode.ILLEGAL_GENERATION)
+        with pytest.raises(CommitFailed):
+            await producer.send_offsets_to_transaction({PARTITION: 7}, "readers")
+        await producer.abort()
+        cluster.release(TxnOffsetCommitRequest)
+        await producer.begin()
+        await producer.send_offsets_to_transaction({PARTITION: 7}, "readers")
+        await producer.commit()
+    assert [asked.body.producer_epoch for asked in cluster.all(TxnOffsetCommitRequest)] == [0, 1]
 
 
 @scripted()

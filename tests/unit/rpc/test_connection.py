@@ -18,6 +18,7 @@ from semel.wire.errors import ErrorCode, WireError
 from semel.wire.frame import read_request_header, response_parts
 from semel.wire.schema import Response
 from semel.wire.spec.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse, FinalizedFeature
+from semel.wire.spec.fetch import FetchRequest, FetchResponse, FetchResponsePartition, FetchResponseTopic
 from semel.wire.spec.heartbeat import HeartbeatRequest, HeartbeatResponse
 from semel.wire.spec.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from semel.wire.spec.metadata import MetadataRequest
@@ -53,6 +54,11 @@ class Bench:
 
 def bytes_answer(correlation_id: int, content: bytes) -> bytes:
     return framed(correlation_id, SaslAuthenticateResponse(auth_bytes=content), 2)
+
+
+def fetched(correlation_id: int, records: bytes) -> bytes:
+    topic = FetchResponseTopic(topic="t", partitions=[FetchResponsePartition(records=memoryview(records))])
+    return framed(correlation_id, FetchResponse(responses=[topic]), 12)
 
 
 def framed(correlation_id: int, response: Response, version: int) -> bytes:
@@ -135,12 +141,13 @@ async def test_answers_of_any_size_may_be_cut_anywhere(it: Bench) -> None:
 @bench
 async def test_an_answer_stays_as_it_is_when_others_follow(it: Bench) -> None:
     """Records in answers are views: their memory must not be used again."""
-    first, second = it.ask_for_bytes(), it.ask_for_bytes()
-    it.link.arrive(bytes_answer(1, b"first"))
+    first, second = [it.connection.send(FetchRequest(), 12, FetchResponse, 30) for _ in range(2)]
+    it.link.arrive(fetched(1, b"first"))
     kept = await first
-    it.link.arrive(bytes_answer(2, b"other"))
+    it.link.arrive(fetched(2, b"other"))
     await second
-    assert kept.auth_bytes == b"first"
+    records: Any = kept.responses[0].partitions[0].records
+    assert bytes(records) == b"first"
 
 
 @bench
@@ -301,6 +308,8 @@ async def test_closing_fails_what_is_pending_and_tells_once(it: Bench) -> None:
     assert it.ended == [it.connection]
     assert it.link.is_closed
     assert it.connection.in_flight == 0
+    timers: Any = it.loop._scheduled  # type: ignore[attr-defined]
+    assert all(timer.cancelled() for timer in timers)
 
 
 @bench

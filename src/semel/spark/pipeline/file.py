@@ -68,8 +68,7 @@ def _read_python(path: Path) -> tuple[Callable[..., Any], dict[str, Any]]:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        line = _line_in(path, error)
-        raise PipelineRefused(f"{path}{line}: {type(error).__name__}: {error}") from error
+        raise PipelineRefused(told_with_line(path, error)) from error
     function, settings = getattr(module, FUNCTION, None), getattr(module, SETTINGS, {})
     if not callable(function):
         raise PipelineRefused(f"{path}: has no function {FUNCTION}; expected is def {FUNCTION}(df): return df...")
@@ -81,13 +80,15 @@ def _read_python(path: Path) -> tuple[Callable[..., Any], dict[str, Any]]:
     return function, dict(settings)
 
 
-def _line_in(path: Path, error: BaseException) -> str:
-    """Where in the file it happened, as `, line 3`."""
+def told_with_line(path: Path, error: BaseException) -> str:
+    """An error of the file's own code, and where in the file it happened."""
     if isinstance(error, SyntaxError):
-        return f", line {error.lineno}"
-    frames = inspect.getinnerframes(error.__traceback__) if error.__traceback__ is not None else []
-    lines = [frame.lineno for frame in frames if frame.filename == str(path)]
-    return f", line {lines[-1]}" if lines else ""
+        line: int | None = error.lineno
+    else:
+        frames = [] if error.__traceback__ is None else inspect.getinnerframes(error.__traceback__)
+        line = next((frame.lineno for frame in reversed(frames) if frame.filename == str(path)), None)
+    where = "" if line is None else f", line {line}"
+    return f"{path}{where}: {type(error).__name__}: {error}"
 
 
 def _override(table: dict[str, Any], overrides: Overrides) -> None:

@@ -16,6 +16,7 @@ from semel.spark.pipeline.decoding import Decoded
 from semel.spark.pipeline.definition import AVAILABLE_NOW, ONLY_SOURCE, Pipeline, TableSink, TopicSink
 from semel.spark.pipeline.encoding import records_of, without_places
 from semel.spark.pipeline.errors import PipelineRefused
+from semel.spark.pipeline.file import told_with_line
 from semel.spark.pipeline.progress import SET_ASIDE, WRITTEN
 
 if TYPE_CHECKING:
@@ -76,7 +77,12 @@ class Plan:
         from pyspark.sql import DataFrame
 
         function: Any = self._pipeline.function
-        rows = function(frames[0]) if len(frames) == 1 else function(**dict(zip(views, frames, strict=True)))
+        try:
+            rows = function(frames[0]) if len(frames) == 1 else function(**dict(zip(views, frames, strict=True)))
+        except PySparkException:
+            raise
+        except Exception as error:
+            raise PipelineRefused(told_with_line(self._pipeline.path, error)) from error
         if not isinstance(rows, DataFrame):
             kind = type(rows).__name__
             raise PipelineRefused(f"{self._pipeline.path}: pipeline: returned {kind}; expected is a DataFrame")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from shutil import get_terminal_size
 from typing import Any, TextIO
 
 _CLEAR_LINE = "\r\x1b[2K"
@@ -31,11 +32,11 @@ class BatchProgress:
         return self.rows_in * 1000 / self.duration_ms if self.duration_ms > 0 else 0.0
 
     def told(self) -> str:
-        aside = f"   {self.rows_set_aside:,} set aside" if self.rows_set_aside else ""
+        aside = f"  {self.rows_set_aside:,} set aside" if self.rows_set_aside else ""
         lag = "unknown" if self.lag is None else f"{self.lag:,}"
         return (
-            f"batch {self.batch_id}   {self.rows_in:,} rows in   {self.rows_out:,} out{aside}   "
-            f"{self.rows_per_second:,.0f} rows/s   lag {lag}   {self.duration_ms / 1000:.2f} s"
+            f"batch {self.batch_id}  {self.rows_in:,} rows in  {self.rows_out:,} out{aside}  "
+            f"{self.rows_per_second:,.0f} rows/s  lag {lag}  {self.duration_ms / 1000:.2f} s"
         )
 
 
@@ -100,7 +101,8 @@ class ProgressLine:
         self.rows_out += progress.rows_out
         self.rows_set_aside += progress.rows_set_aside
         if self._is_terminal:
-            self._stream.write(_CLEAR_LINE + progress.told())
+            # A line that goes over the edge could not be cleared as a whole.
+            self._stream.write(_CLEAR_LINE + progress.told()[: get_terminal_size().columns - 1])
             self._stream.flush()
             self._is_line_open = True
         elif now_s - self._shown_at_s >= _PLAIN_PAUSE_S:
