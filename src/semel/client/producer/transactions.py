@@ -178,7 +178,7 @@ class Transactions:
 
     def _by_time(self, error: SemelError) -> SemelError:
         """Brokers do not all say whether a producer was fenced or was too slow; the time that has passed may tell."""
-        elapsed_ms = self._clock.monotonic_ms() - self._started_ms if self._is_started else 0
+        elapsed_ms = self._elapsed_ms()
         is_late = elapsed_ms >= self._settings.transaction_timeout_ms
         text = f"{self._id!r}: {elapsed_ms / 1000:g} s after the transaction began: {error.text}"
         if error.code == ErrorCode.TRANSACTION_ABORTABLE and is_late:
@@ -187,6 +187,9 @@ class Transactions:
             kind = ProducerFencedOrTimedOut if is_late else ProducerFenced
             return error if type(error) is kind else kind(text, code=error.code)
         return error
+
+    def _elapsed_ms(self) -> int:
+        return self._clock.monotonic_ms() - self._started_ms if self._is_started else 0
 
     # -- what the sender asks
 
@@ -324,6 +327,9 @@ class Transactions:
         joining = self._joining
         if joining is not None:
             await asyncio.wait([joining])
+        if not is_commit and self._elapsed_ms() >= self._settings.transaction_timeout_ms:
+            # The broker may have aborted it before us, and raised the epoch: nobody has told us yet.
+            self._needs_new_epoch = True
         if self._is_started:
             await self._end(is_commit)
         if self._needs_new_epoch and not self.is_second_generation:
