@@ -69,8 +69,11 @@ class PipelineWorld:
                 plain = value if isinstance(value, bytes) or value is None else json.dumps(value).encode()
                 producer.send(source.topics[0], plain, **{"partition": 0, **rest})
 
+    def plan(self, pipeline: Pipeline) -> Plan:
+        return Plan(self.spark, pipeline, self.address, [self._schema(one) for one in pipeline.sources])
+
     def start(self, pipeline: Pipeline) -> StreamingQuery:
-        return Plan(self.spark, pipeline, self.address, [self._schema(one) for one in pipeline.sources]).start()
+        return self.plan(pipeline).start()
 
     def _schema(self, source: Source) -> StructType | None:
         from pyspark.sql.types import _parse_datatype_string

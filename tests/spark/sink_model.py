@@ -14,6 +14,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from sink_model_states import (
+    Checkpoint,
+    Driver,
+    Marker,
+    State,
+    Transaction,
+    backups_of,
+    committed,
+    find_transaction,
+    marked,
+    with_checkpoint,
+    with_driver,
+    with_transaction,
+    without_driver,
+)
+
 BATCHES = 3
 SIZES = (1, 2)
 
@@ -51,65 +67,6 @@ class World:
     restores: int = 1
 
 
-class Marker(NamedTuple):
-    batch: int
-    start: int
-    end: int
-
-
-class Checkpoint(NamedTuple):
-    ends: tuple[int, ...]
-    """Where each planned batch ends."""
-    done: int
-
-    def start(self, batch: int) -> int:
-        return self.ends[batch - 1] if batch else 0
-
-
-def _backups(checkpoint: Checkpoint) -> Iterator[Checkpoint]:
-    """What it was before, at any time."""
-    for done in range(checkpoint.done + 1):
-        for planned in range(done, min(done + 1, len(checkpoint.ends)) + 1):
-            backup = Checkpoint(checkpoint.ends[:planned], done)
-            if backup != checkpoint:
-                yield backup
-
-
-class Driver(NamedTuple):
-    run: int
-    checkpoint: int
-    """Which one: the first, or the one that was restored."""
-    step: str
-    batch: int = 0
-    start: int = 0
-    end: int = 0
-    position: int = 0
-
-
-class Transaction(NamedTuple):
-    """`owner` is the run that initialised it last, -1 after a timeout: only it may write and end."""
-
-    name: tuple[object, ...]
-    owner: int
-    records: tuple[int, ...] = ()
-    marker: Marker | None = None
-    was_committed: bool = False
-
-
-class State(NamedTuple):
-    checkpoints: tuple[Checkpoint, ...]
-    log: tuple[int, ...]
-    markers: tuple[Marker, ...]
-    """The last two, in the order of their commits; the older one is for readers who see too little."""
-    decisions: tuple[tuple[int, tuple[tuple[object, ...], ...]], ...]
-    transactions: tuple[Transaction, ...]
-    drivers: tuple[Driver, ...]
-    runs: int
-    lost: int
-    timeouts: int
-    restores: int
-
-
 Move = tuple[str, State]
 
 
@@ -130,7 +87,7 @@ class Model:
     def _all_moves(self, state: State) -> Iterator[Move]:
         yield from self._surroundings(state)
         for index, driver in enumerate(state.drivers):
-            yield f"run {driver.run} crashes", _without(state, index)
+            yield f"run {driver.run} crashes", without_driver(state, index)
             yield from self._steps(state, index, driver)
 
     def _surroundings(self, state: State) -> Iterator[Move]:
@@ -140,7 +97,7 @@ class Model:
             drivers = (*state.drivers, Driver(run, newest, "plan"))
             yield f"run {run} starts", state._replace(drivers=drivers, runs=state.runs - 1)
         if state.restores > 0:
-            for backup in _backups(state.checkpoints[-1]):
+            for backup in backups_of(state.checkpoints[-1]):
                 restored = (*state.checkpoints, backup)
                 after = state._replace(checkpoints=restored, restores=state.restores - 1)
                 yield f"a backup is restored: {backup}", after
@@ -148,7 +105,7 @@ class Model:
             for transaction in state.transactions:
                 if transaction.records or transaction.marker:
                     ended = Transaction(transaction.name, -1)
-                    after = _with_transaction(state, ended)._replace(timeouts=state.timeouts - 1)
+                    after = with_transaction(state, ended)._replace(timeouts=state.timeouts - 1)
                     yield f"{transaction.name} is aborted for its time", after
 
     def _steps(self, state: State, index: int, driver: Driver) -> Iterator[Move]:
@@ -158,11 +115,11 @@ class Model:
         elif driver.step == "log":
             checkpoint = state.checkpoints[driver.checkpoint]
             if checkpoint.done != driver.batch:
-                yield f"{name} finds batch {driver.batch} logged: it fails", _without(state, index)
+                yield f"{name} finds batch {driver.batch} logged: it fails", without_driver(state, index)
                 return
             done = checkpoint._replace(done=driver.batch + 1)
-            after = _with_checkpoint(state, driver.checkpoint, done)
-            yield f"{name} logs batch {driver.batch}", _with(after, index, driver._replace(step="plan"))
+            after = with_checkpoint(state, driver.checkpoint, done)
+            yield f"{name} logs batch {driver.batch}", with_driver(after, index, driver._replace(step="plan"))
         elif self.design.members:
             yield from MemberSteps(self.design).steps(state, index, driver)
         else:
@@ -172,20 +129,20 @@ class Model:
         checkpoint = state.checkpoints[driver.checkpoint]
         batch = checkpoint.done
         if batch == BATCHES:
-            yield f"run {driver.run} has finished", _without(state, index)
+            yield f"run {driver.run} has finished", without_driver(state, index)
             return
         first = "open" if self.design.members else self.design.order[0]
         if len(checkpoint.ends) > batch:
             start, end = checkpoint.start(batch), checkpoint.ends[batch]
             again = Driver(driver.run, driver.checkpoint, first, batch, start, end, start)
-            yield f"run {driver.run} runs batch {batch} again", _with(state, index, again)
+            yield f"run {driver.run} runs batch {batch} again", with_driver(state, index, again)
             return
         for size in (2,) if self.design.members else SIZES:
             start = checkpoint.start(batch)
             planned = checkpoint._replace(ends=(*checkpoint.ends, start + size))
-            after = _with_checkpoint(state, driver.checkpoint, planned)
+            after = with_checkpoint(state, driver.checkpoint, planned)
             new = Driver(driver.run, driver.checkpoint, first, batch, start, start + size, start)
-            yield f"run {driver.run} plans batch {batch} as {start}-{start + size}", _with(after, index, new)
+            yield f"run {driver.run} plans batch {batch} as {start}-{start + size}", with_driver(after, index, new)
 
     @staticmethod
     def harm(state: State) -> str | None:
@@ -213,16 +170,16 @@ class SingleSteps:
         return driver._replace(step=order[order.index(driver.step) + 1])
 
     def _init(self, state: State, index: int, driver: Driver) -> Iterator[Move]:
-        after = _with_transaction(state, Transaction(self.name, driver.run))
+        after = with_transaction(state, Transaction(self.name, driver.run))
         yield (
             f"run {driver.run} InitProducerId",
-            _with(after, index, self._next(driver)._replace(position=driver.start)),
+            with_driver(after, index, self._next(driver)._replace(position=driver.start)),
         )
 
     def _reinit(self, state: State, index: int, driver: Driver) -> Iterator[Move]:
-        after = _with_transaction(state, Transaction(self.name, driver.run))
+        after = with_transaction(state, Transaction(self.name, driver.run))
         again = driver._replace(step="write", position=driver.start)
-        yield f"run {driver.run} InitProducerId, without a look at the marker", _with(after, index, again)
+        yield f"run {driver.run} InitProducerId, without a look at the marker", with_driver(after, index, again)
 
     def _read(self, state: State, index: int, driver: Driver) -> Iterator[Move]:
         seen = {state.markers[-1:]}
@@ -232,10 +189,10 @@ class SingleSteps:
             verdict = self._verdict(found[0] if found else None, driver)
             label = f"run {driver.run} reads {found[0] if found else 'no marker'}: {verdict}"
             if verdict == "refused":
-                yield label, _without(state, index)
+                yield label, without_driver(state, index)
             else:
                 following = driver._replace(step="log") if verdict == "done" else self._next(driver)
-                yield label, _with(state, index, following)
+                yield label, with_driver(state, index, following)
 
     def _verdict(self, found: Marker | None, driver: Driver) -> str:
         rule = self.design.rule
@@ -249,44 +206,44 @@ class SingleSteps:
         return "go on" if found.batch == driver.batch - 1 else "refused"
 
     def _write(self, state: State, index: int, driver: Driver) -> Iterator[Move]:
-        transaction = _transaction(state, self.name)
+        transaction = find_transaction(state, self.name)
         if transaction is None or transaction.owner != driver.run:
-            yield f"run {driver.run} is fenced", _without(state, index)
+            yield f"run {driver.run} is fenced", without_driver(state, index)
         elif driver.position < driver.end:
             # Only the owner writes, and a transaction ends as a whole: so its records may come in one step.
             grown = transaction._replace(records=tuple(range(driver.start, driver.end)))
-            after = _with_transaction(state, grown)
+            after = with_transaction(state, grown)
             written = driver._replace(position=driver.end)
-            yield f"run {driver.run} writes {driver.start}-{driver.end}", _with(after, index, written)
+            yield f"run {driver.run} writes {driver.start}-{driver.end}", with_driver(after, index, written)
         else:
             marker = Marker(driver.batch, driver.start, driver.end)
             after = state
             if self.design.marker == "inside":
-                after = _with_transaction(state, transaction._replace(marker=marker))
+                after = with_transaction(state, transaction._replace(marker=marker))
             elif self.design.marker == "before":
-                after = _marked(state, marker)
-            yield f"run {driver.run} writes its marker, or not yet", _with(after, index, self._next(driver))
+                after = marked(state, marker)
+            yield f"run {driver.run} writes its marker, or not yet", with_driver(after, index, self._next(driver))
 
     def _end(self, state: State, index: int, driver: Driver) -> Iterator[Move]:
-        transaction = _transaction(state, self.name)
+        transaction = find_transaction(state, self.name)
         if transaction is None or transaction.owner != driver.run:
-            yield f"run {driver.run} is fenced at EndTxn", _without(state, index)
+            yield f"run {driver.run} is fenced at EndTxn", without_driver(state, index)
             return
-        after = _committed(state, transaction)
+        after = committed(state, transaction)
         following = driver._replace(step="mark" if self.design.marker == "after" else "log")
-        yield f"run {driver.run} EndTxn", _with(after, index, following)
+        yield f"run {driver.run} EndTxn", with_driver(after, index, following)
         if state.lost > 0:
             unsure = self._unsure(driver)
             for label, left in (("EndTxn, its answer is lost", after), ("EndTxn is lost", state)):
-                yield f"run {driver.run} {label}", _with(left._replace(lost=state.lost - 1), index, unsure)
+                yield f"run {driver.run} {label}", with_driver(left._replace(lost=state.lost - 1), index, unsure)
 
     def _unsure(self, driver: Driver) -> Driver:
         steps = {"again": self.design.order[0], "resend": "reinit", "assume": "log"}
         return driver._replace(step=steps[self.design.unknown])
 
     def _mark(self, state: State, index: int, driver: Driver) -> Iterator[Move]:
-        after = _marked(state, Marker(driver.batch, driver.start, driver.end))
-        yield f"run {driver.run} writes its marker", _with(after, index, driver._replace(step="log"))
+        after = marked(state, Marker(driver.batch, driver.start, driver.end))
+        yield f"run {driver.run} writes its marker", with_driver(after, index, driver._replace(step="log"))
 
 
 class MemberSteps:
@@ -305,83 +262,49 @@ class MemberSteps:
     def _open(self, state: State, index: int, driver: Driver) -> Iterator[Move]:
         is_decided = any(batch == driver.batch for batch, _ in state.decisions)
         step = "finish" if is_decided else "task"
-        yield f"run {driver.run} looks for a decision: {step}", _with(state, index, driver._replace(step=step))
+        yield f"run {driver.run} looks for a decision: {step}", with_driver(state, index, driver._replace(step=step))
 
     def _task(self, state: State, index: int, driver: Driver) -> Iterator[Move]:
         if driver.position == driver.end:
-            yield f"run {driver.run} has all messages", _with(state, index, driver._replace(step="decide"))
+            yield f"run {driver.run} has all messages", with_driver(state, index, driver._replace(step="decide"))
             return
         written = Transaction(self._name(driver, driver.position), driver.run, (driver.position,))
-        after = _with_transaction(state, written)
+        after = with_transaction(state, written)
         yield (
             f"run {driver.run}: the task of {driver.position} initialises and writes",
-            _with(after, index, driver._replace(position=driver.position + 1)),
+            with_driver(after, index, driver._replace(position=driver.position + 1)),
         )
 
     def _decide(self, state: State, index: int, driver: Driver) -> Iterator[Move]:
         finish = driver._replace(step="finish", position=driver.start)
         if any(batch == driver.batch for batch, _ in state.decisions):
-            yield f"run {driver.run} finds a decision", _with(state, index, finish)
+            yield f"run {driver.run} finds a decision", with_driver(state, index, finish)
             return
         names = tuple(self._name(driver, position) for position in range(driver.start, driver.end))
         after = state._replace(decisions=(*state.decisions, (driver.batch, names)))
-        yield f"run {driver.run} decides", _with(after, index, finish)
+        yield f"run {driver.run} decides", with_driver(after, index, finish)
         if state.lost > 0:
             given_up = self._given_up(after._replace(lost=state.lost - 1), driver)
-            yield f"run {driver.run} decides, its answer is lost: abort()", _without(given_up, index)
+            yield f"run {driver.run} decides, its answer is lost: abort()", without_driver(given_up, index)
 
     def _finish(self, state: State, index: int, driver: Driver) -> Iterator[Move]:
         if driver.position == driver.end:
-            yield f"run {driver.run} has ended all", _with(state, index, driver._replace(step="log"))
+            yield f"run {driver.run} has ended all", with_driver(state, index, driver._replace(step="log"))
             return
         names = next(names for batch, names in state.decisions if batch == driver.batch)
-        transaction = _transaction(state, names[driver.position - driver.start])
-        after = state if transaction is None or not transaction.records else _committed(state, transaction)
+        transaction = find_transaction(state, names[driver.position - driver.start])
+        after = state if transaction is None or not transaction.records else committed(state, transaction)
         following = driver._replace(position=driver.position + 1)
-        yield f"run {driver.run} ends the task of {driver.position}", _with(after, index, following)
+        yield f"run {driver.run} ends the task of {driver.position}", with_driver(after, index, following)
 
     def _given_up(self, state: State, driver: Driver) -> State:
         if self.design.abort == "none":
             return state
         for position in range(driver.start, driver.end):
-            transaction = _transaction(state, self._name(driver, position))
+            transaction = find_transaction(state, self._name(driver, position))
             if transaction is not None and transaction.owner == driver.run:
-                state = _with_transaction(state, Transaction(transaction.name, driver.run))
+                state = with_transaction(state, Transaction(transaction.name, driver.run))
         return state
-
-
-# -- states with one thing changed
-
-
-def _with(state: State, index: int, driver: Driver) -> State:
-    return state._replace(drivers=(*state.drivers[:index], driver, *state.drivers[index + 1 :]))
-
-
-def _without(state: State, index: int) -> State:
-    return state._replace(drivers=(*state.drivers[:index], *state.drivers[index + 1 :]))
-
-
-def _with_checkpoint(state: State, number: int, checkpoint: Checkpoint) -> State:
-    return state._replace(checkpoints=(*state.checkpoints[:number], checkpoint, *state.checkpoints[number + 1 :]))
-
-
-def _transaction(state: State, name: tuple[object, ...]) -> Transaction | None:
-    return next((one for one in state.transactions if one.name == name), None)
-
-
-def _with_transaction(state: State, transaction: Transaction) -> State:
-    others = [one for one in state.transactions if one.name != transaction.name]
-    return state._replace(transactions=tuple(sorted([*others, transaction], key=lambda one: repr(one.name))))
-
-
-def _committed(state: State, transaction: Transaction) -> State:
-    log = tuple(sorted((*state.log, *transaction.records)))
-    after = _with_transaction(state, Transaction(transaction.name, transaction.owner))._replace(log=log)
-    return after if transaction.marker is None else _marked(after, transaction.marker)
-
-
-def _marked(state: State, marker: Marker) -> State:
-    return state._replace(markers=(*state.markers, marker))
 
 
 # -- the search

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import shutil
 import signal
 import sqlite3
-import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from libpq_connection import LibpqConnection, load_libpq
+from postgres_server import Postgres, postgres_programs
 from pyspark.sql import types
 from sink_world import FakeCheckpoint
 
@@ -32,67 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 COLUMNS = [Column("name", types.StringType()), Column("amount", types.LongType())]
-START_TIMEOUT_S = 30.0
-
-
-# -- a PostgreSQL of our own
-
-
-def postgres_programs() -> Path | None:
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
-    path = found[-1] if found else shutil.which("postgres")
-    return None if path is None else Path(path).resolve().parent
-
-
-def as_postgres() -> dict[str, Any]:
-    """PostgreSQL refuses to run as root."""
-    return {"user": "postgres", "group": "postgres", "extra_groups": []} if os.geteuid() == 0 else {}
-
-
-class Postgres:
-    """It listens on a socket in its directory only. `kill` is what a power cut would leave of its processes."""
-
-    def __init__(self, programs: Path) -> None:
-        self._programs = programs
-        # A place that another user may go to, which pytest's directories are not.
-        self.root = Path(tempfile.mkdtemp(prefix="semel-postgres-"))
-        if os.geteuid() == 0:
-            shutil.chown(self.root, "postgres", "postgres")
-        self._process: subprocess.Popen[bytes] | None = None
-        subprocess.run(
-            [programs / "initdb", "-D", self.root / "data", "--auth", "trust", "--no-sync", "-U", "tester"],
-            check=True,
-            capture_output=True,
-            cwd=self.root,
-            **as_postgres(),
-        )
-
-    @property
-    def conninfo(self) -> str:
-        return f"host={self.root} dbname=postgres user=tester"
-
-    def start(self) -> Postgres:
-        log = (self.root / "log").open("ab")
-        command = [self._programs / "postgres", "-D", self.root / "data", "-k", self.root, "-c", "listen_addresses="]
-        self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.root, **as_postgres())
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while True:
-            try:
-                LibpqConnection(self.conninfo, with_copy=False).close()
-                return self
-            except Exception:
-                assert time.monotonic() < deadline, (self.root / "log").read_text()
-                time.sleep(0.05)
-
-    def stop(self, number: int = signal.SIGINT) -> None:
-        if self._process is not None:
-            self._process.send_signal(number)
-            self._process.wait(30)
-            self._process = None
-
-    def reap(self) -> None:
-        self.stop(signal.SIGQUIT)
-        shutil.rmtree(self.root, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
@@ -256,6 +192,21 @@ def test_two_drivers_may_begin_at_once_with_an_empty_database(world: World, tabl
     for driver in drivers:
         driver.join()
     assert sorted(outcomes) == [False, True]
+
+
+def test_queries_do_not_wait_for_each_other(world: World, table: str, unique: Callable[[str], str]) -> None:
+    if world.writer(table).database.dialect == "sqlite":
+        pytest.skip("SQLite has one writer at a time")
+    one, two = world.writer(table, unique("one")), world.writer(table, unique("two"))
+    for writer in (one, two):
+        writer.write(COLUMNS, iter([("a", 0)]), 0)
+
+    def rows() -> Iterator[tuple[Any, ...]]:
+        yield "one", 1
+        assert two.write(COLUMNS, iter([("two", 2)]), 1), "while the other one has not ended"
+
+    assert one.write(COLUMNS, rows(), 1)
+    assert len(rows_of(world, table)) == 4
 
 
 def test_queries_have_entries_of_their_own(world: World, table: str) -> None:

@@ -84,6 +84,7 @@ def test_a_driver_that_is_killed_in_commit_loses_and_repeats_nothing(
         first.wait_for(paused)
     finally:
         first.kill()
+    os.kill(int(paused.read_text()), signal.SIGKILL)  # workers are in groups of their own
     assert len(committed_rows(address, options["topic"])) == (2 if step is Step.ENDED else 1) * ROWS
     second = Driver(folder, options, tmp_path / "second.log")
     try:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from semel.client.admin.values import ConfigEntry, ConfigSource
-from semel.client.errors import NotAuthorised, UnknownTopic
+from semel.client.errors import UnknownTopic
 from semel.records.batch import read_header
 from semel.records.partitioning import partition_of_key
 from semel.records.read import Record, read_records
@@ -21,7 +18,7 @@ from semel.spark.publishing import placed
 from semel.spark.sink_errors import RecordRefused, StagedDataLost
 from semel.spark.sink_options import Partitioner
 from semel.spark.staging import Frame, Placement, StagedTopic
-from semel.spark.topic_facts import TopicBook, TopicFacts, read_facts
+from semel.spark.topic_facts import TopicFacts
 
 NOW_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000
@@ -257,6 +254,29 @@ def test_a_row_that_the_topic_would_refuse_is_set_aside_alone(
     assert headers["semel.dead-letter.reason"]
 
 
+@pytest.mark.parametrize("with_headers", [False, True])
+def test_the_limit_holds_to_the_byte(with_headers: bool) -> None:
+    limit_bytes = 40_000
+    headers = {"headers": [[{"key": f"h{number}", "value": b"v" * number} for number in range(200)]]}
+    for key_bytes in (0, 100, 9000):
+        sizes = {}
+        for value_bytes in range(limit_bytes - 33_000, limit_bytes + 10, 97):
+            row = {"key": [b"k" * key_bytes], "value": [b"x" * value_bytes], **(headers if with_headers else {})}
+            sizes[value_bytes] = len(Rig(topic(partitions=1)).encode(**row).taken[0].batch)
+        fitting = max(value_bytes for value_bytes, size in sizes.items() if size <= limit_bytes)
+        exact = fitting + limit_bytes - sizes[fitting]
+        for value_bytes in range(exact - 3, exact + 4):
+            row = {"key": [b"k" * key_bytes], "value": [b"x" * value_bytes], **(headers if with_headers else {})}
+            batch = Rig(topic(partitions=1)).encode(**row).taken[0].batch
+            rig = Rig(topic(partitions=1, max_batch_bytes=limit_bytes))
+            if len(batch) > limit_bytes:
+                with pytest.raises(RecordRefused):
+                    rig.encode(**row)
+            else:
+                rig.encode(**row)
+                assert len(rig.taken) == 1
+
+
 def test_a_dead_letter_keeps_its_key_and_headers() -> None:
     rig = Rig(topic(max_batch_bytes=500), topic("dead", 1), dead_letter_topic="dead")
     rig.encode(key=[b"k"], value=[b"x" * 600], headers=[[{"key": "mine", "value": b"1"}]])
@@ -342,60 +362,3 @@ def test_other_records_stay_or_are_refused() -> None:
     for refused in (frame(Placement.MIXED, 3), frame(Placement.PINNED, 3)):
         with pytest.raises(StagedDataLost, match="had 4 partitions"):
             list(placed(refused, 3))
-
-
-# -- facts
-
-
-def test_facts_are_read_from_the_topics_settings() -> None:
-    told = {
-        "max.message.bytes": "5000",
-        "compression.type": "zstd",
-        "cleanup.policy": "compact,delete",
-        "message.timestamp.type": "LogAppendTime",
-        "message.timestamp.before.max.ms": "10",
-        "message.timestamp.after.max.ms": "20",
-    }
-    entries = {name: ConfigEntry(name, value, ConfigSource.TOPIC) for name, value in told.items()}
-    assert read_facts("out", 3, entries) == TopicFacts("out", 3, 5000, 4, True, 10, 20, True)
-    assert read_facts("out", 3, {}) == TopicFacts("out", 3)
-    plain = {"compression.type": ConfigEntry("compression.type", "producer", ConfigSource.DEFAULT)}
-    assert read_facts("out", 3, plain).codec is None
-    uncompressed = {"compression.type": ConfigEntry("compression.type", "uncompressed", ConfigSource.TOPIC)}
-    assert replace(read_facts("out", 3, uncompressed), codec=None) == TopicFacts("out", 3)
-
-
-class LaterClock(Clock):
-    now_ms = 0
-
-    def monotonic_ms(self) -> int:
-        return self.now_ms
-
-
-def test_facts_are_asked_for_again_after_a_while(
-    address: str, new_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from semel.sync import Admin
-
-    clock, name = LaterClock(), new_topic(partitions=2, **{"max.message.bytes": 3000})
-    book = TopicBook({"bootstrap_servers": address}, clock)
-    assert (book.facts(name).partition_count, book.facts(name).max_batch_bytes) == (2, 3000)
-    with Admin(bootstrap_servers=address) as admin:
-        admin.create_partitions({name: 5})
-    assert book.facts(name).partition_count == 2
-    clock.now_ms += 60_000
-    assert book.facts(name).partition_count == 5
-    clock.now_ms += 60_000
-
-    def denied(*_: Any, **__: Any) -> Any:
-        raise NotAuthorised("describing is not allowed")
-
-    monkeypatch.setattr(Admin, "describe_configs", denied)
-    assert book.facts(name) == TopicFacts(name, 5), "Kafka's defaults"
-    book.close()
-
-
-def test_a_topic_is_made_on_demand_if_the_broker_does_that(address: str, unique: Callable[[str], str]) -> None:
-    book = TopicBook({"bootstrap_servers": address}, Clock())
-    assert book.facts(unique("new")).partition_count >= 1
-    book.close()

@@ -18,6 +18,7 @@ from fault_policy import Blow, Fault, ScriptedFaults
 from fault_proxy import FaultProxy
 from real_broker import Brokers, RealBroker, clean_environment
 from semel.client.admin.values import NewTopic
+from semel.client.errors import BadSetting, Disconnected
 from semel.host.real import real_host
 from semel.spark.adoption import marker_of
 from semel.spark.committer import Publication
@@ -268,6 +269,34 @@ async def test_a_broker_that_dies_at_any_step_is_waited_for(world: SinkWorld, no
     assert await world.commit(1, stage(world), reached)
     assert has_died
     judge(world)
+
+
+async def test_a_broker_that_is_down_when_the_commit_begins_is_waited_for(world: SinkWorld, node: RealBroker) -> None:
+    staged = stage(world)
+    world.connection["bootstrap_timeout_ms"] = world.producer["bootstrap_timeout_ms"] = 200
+    node.kill()
+    commit = asyncio.create_task(world.commit(1, staged))
+    await asyncio.sleep(1.0)
+    node.start()
+    assert await commit
+    judge(world)
+
+
+async def test_a_broker_that_stays_away_is_given_up(world: SinkWorld, node: RealBroker) -> None:
+    staged = stage(world)
+    world.connection["bootstrap_timeout_ms"] = world.producer["bootstrap_timeout_ms"] = 200
+    node.kill()
+    try:
+        with pytest.raises(Disconnected, match="is it running"):
+            await world.commit(1, staged, retry_for_s=1.0)
+    finally:
+        node.start()
+
+
+async def test_more_time_than_the_brokers_allow_is_refused_with_a_remedy(world: SinkWorld) -> None:
+    world.producer["transaction_timeout_ms"] = 2_000_000_000
+    with pytest.raises(BadSetting, match=r"transaction\.max\.timeout\.ms"):
+        await world.commit(1, stage(world))
 
 
 # -- the hook

@@ -7,6 +7,7 @@ One refresh runs at a time and serves all who wait. It asks the known nodes firs
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
@@ -49,7 +50,7 @@ class Cluster:
         self._backoff = Backoff(host.random, settings.retry_backoff_ms, settings.retry_backoff_max_ms)
         self._allow_auto_create = allow_auto_create
         self._watched: dict[str, None] = {}
-        self._sought: dict[str, int] = {}  # topics that are waited for, and by how many
+        self._sought: Counter[str] = Counter()  # topics that are waited for, and by how many
         self._watches_all = False
         self._failures = 0
         self._incomplete = 0  # refreshes in a row after which a topic or a leader was still missing
@@ -191,13 +192,11 @@ class Cluster:
         known = self.view.topics.get(name)
         if known is not None and known.is_usable:
             return known
-        self._sought[name] = self._sought.get(name, 0) + 1
+        self._sought[name] += 1
         try:
             found = await self._seek(name, timeout_s)
         finally:
-            self._sought[name] -= 1
-            if not self._sought[name]:
-                del self._sought[name]
+            self._sought -= Counter([name])
         self._watched[name] = None
         return found
 

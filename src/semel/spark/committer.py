@@ -22,6 +22,7 @@ from typing import Any
 
 from semel.client.errors import (
     BadRecord,
+    BadSetting,
     FatalError,
     ProducerFenced,
     RetriableError,
@@ -39,6 +40,7 @@ from semel.spark.sink_errors import OutcomeUnknown, Overtaken, RecordRefused, Si
 from semel.spark.staging import Staged, StagingArea
 from semel.spark.steps import Step
 from semel.spark.succession import Succession
+from semel.wire.errors import ErrorCode
 
 logger = logging.getLogger("semel.spark")
 
@@ -98,11 +100,29 @@ class Committer:
     async def commit(self, publication: Publication) -> bool:
         """Returns when the batch is committed: True if this call did it, False if it was done before. Raises SinkError
         or another error of the client; then nothing is known, and the same call may be made again by anybody."""
+        deadline_s = _now_s() + self._retry_for_s
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            try:
+                return await self._once(publication)
+            except RetriableError as error:
+                if _now_s() + pause_s >= deadline_s:
+                    raise
+                logger.warning("a commit starts again from the beginning: %s", error)
+            except _Unsure as unsure:
+                cause = unsure.__cause__
+                if _now_s() + pause_s >= deadline_s and cause is not None:
+                    raise cause from cause.__cause__
+                logger.warning("a commit starts again from the beginning: %s", cause)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    async def _once(self, publication: Publication) -> bool:
         succession = publication.succession
         if succession is None:
             self._area.check(publication.staged)
             await self._reached(Step.CHECKED, publication.number)
-            return await self._until_sure(publication, None)
+            return await self._attempt(publication, None)
         async with MarkerTopic(self._host, self._connection, self._marker_topic) as markers:
             await markers.ensure()
             try:
@@ -115,21 +135,7 @@ class Committer:
                     raise
                 return False
             await self._reached(Step.CHECKED, publication.number)
-            return await self._until_sure(publication, markers)
-
-    async def _until_sure(self, publication: Publication, markers: MarkerTopic | None) -> bool:
-        deadline_s = _now_s() + self._retry_for_s
-        pause_s = _FIRST_PAUSE_S
-        while True:
-            try:
-                return await self._attempt(publication, markers)
-            except _Unsure as unsure:
-                cause = unsure.__cause__
-                if _now_s() + pause_s >= deadline_s and cause is not None:
-                    raise cause from cause.__cause__
-                logger.warning("a commit starts again at InitProducerId: %s", cause)
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            return await self._attempt(publication, markers)
 
     async def _attempt(self, publication: Publication, markers: MarkerTopic | None) -> bool:
         producer = Producer(host=self._host, **self._settings_for(publication))
@@ -203,7 +209,12 @@ class Committer:
         if publishing is not None and publishing.is_late and not isinstance(root, RetriableError):
             return publishing.too_slow()
         if isinstance(root, ProducerFenced):
-            return Overtaken(f"another commit has taken over this query's transactional id: {root.text}")
+            return Overtaken(f"another commit has taken over the transactional id: {root.text}")
+        if root.code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+            return BadSetting(
+                f"kafka.transaction.timeout.ms is {self._timeout_s * 1000:.0f}, more than the brokers allow: lower it, "
+                "or raise their transaction.max.timeout.ms"
+            )
         if isinstance(root, BadRecord):
             return RecordRefused(f"a topic refuses what was staged for it, as if its settings had changed: {root.text}")
         if isinstance(root, FatalError):

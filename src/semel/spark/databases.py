@@ -211,9 +211,12 @@ class PostgresSession(Session):
         """The driver begins by itself."""
 
     def _create_if_missing(self, table: str, parts: str) -> None:
-        # "if not exists" does not keep two sessions from making the same table at once; this lock does.
-        self._cursor.execute("select pg_advisory_xact_lock(hashtext(%s))", (f"semel {table}",))
-        super()._create_if_missing(table, parts)
+        self._cursor.execute("select to_regclass(%s)::text", (quoted(table),))
+        if self._cursor.fetchone()[0] is None:
+            # "if not exists" does not keep two sessions from making the same table at once; this lock does. It is held
+            # to the end of the transaction, so those who find the table do without it.
+            self._cursor.execute("select pg_advisory_xact_lock(hashtext(%s))", (f"semel {table}",))
+            super()._create_if_missing(table, parts)
 
     def write(
         self, table: str, columns: Sequence[Column], keys: Sequence[str], chunks: Iterator[list[tuple[Any, ...]]]

@@ -13,7 +13,7 @@ from semel.spark.topic_facts import TopicFacts
 
 _MARGIN_MS = 15 * 60_000
 """Between staging and commit a record gets older: so much is left of the time that a topic allows."""
-_PARTS_BYTES = 64
+_PARTS_BYTES = 96
 """More than the numbers of a record need, beside its key, value and headers, and the batch around it."""
 _HEADER_PARTS_BYTES = 10
 

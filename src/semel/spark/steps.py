@@ -27,7 +27,7 @@ class Step(StrEnum):
     MARKER_READ = "marker-read"
     BEGUN = "begun"
     HALF_PUBLISHED = "half-published"
-    """At least one batch was handed over, and not all."""
+    """Some batches were handed over; again and again, as often as there are blocks of them."""
     PUBLISHED = "published"
     """Every batch is written."""
     MARKED = "marked"
@@ -74,7 +74,10 @@ def _act(entry: _Planned, batch_id: int) -> None:
     elif entry.action == "pause":
         with open(entry.argument, "w") as file:
             file.write(str(os.getpid()))
+        parent = os.getppid()
         while os.path.exists(entry.argument):
+            if os.getppid() != parent:  # whoever started us is dead, and so would we be
+                os.kill(os.getpid(), signal.SIGKILL)
             time.sleep(_PAUSE_S)
     else:
         with open(entry.argument, "a") as file:

@@ -228,7 +228,7 @@ class Sender:
         shipment = Shipment(node_id, loaded)
         try:
             version = connection.version_of(ProduceRequest, at_least=at_least, at_most=at_most)
-            request, version = produce_request(shipment, self._cluster, settings, self._transactional_id, version)
+            request, version = produce_request(shipment, self._cluster, settings, version)
             if settings.acks == 0:
                 connection.send_unanswered(request, version)
                 self._assume_written(shipment)
@@ -244,10 +244,6 @@ class Sender:
         self._shipments.add(shipment)
         self._watch(shipment)
         future.add_done_callback(lambda done: self._answered(shipment, done))
-
-    @property
-    def _transactional_id(self) -> str | None:
-        return None if self._transactions is None else self._settings.transactional_id
 
     def _assume_written(self, shipment: Shipment) -> None:
         for lane, batch in shipment.loaded:

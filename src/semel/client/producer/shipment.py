@@ -57,7 +57,7 @@ class Shipment:
 
 
 def produce_request(
-    shipment: Shipment, cluster: Cluster, settings: ProducerSettings, transactional_id: str | None, version: int
+    shipment: Shipment, cluster: Cluster, settings: ProducerSettings, version: int
 ) -> tuple[ProduceRequest, int]:
     """The request, and the version to send it in: topics go by id where both sides know ids."""
     by_topic: dict[str, list[PartitionProduceData]] = {}
@@ -72,7 +72,7 @@ def produce_request(
     if NO_UUID in shipment.topic_names:
         version = min(version, _FIRST_WITH_TOPIC_IDS - 1)
     request = ProduceRequest(
-        transactional_id=transactional_id,
+        transactional_id=settings.transactional_id,
         acks=settings.acks,
         timeout_ms=settings.request_timeout_ms,
         topic_data=topics,

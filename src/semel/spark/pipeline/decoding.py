@@ -56,7 +56,9 @@ class Decoded:
             passes = F.col(_PROBLEM).isNull()
         columns = [F.col("_row").getField(field.name).alias(field.name) for field in self._schema.fields]
         kept = [column for column in judged.columns if column not in ("_row", "_value", _PROBLEM)]
-        return self._with_watermark(judged.filter(passes).select(*columns, *kept))
+        # Nor is a condition of the query moved down to this one, where it could be asked first and hide a bad record.
+        passed = self._observed(judged.filter(passes), "passed")
+        return self._with_watermark(passed.select(*columns, *kept))
 
     def bad(self) -> DataFrame | None:
         """Bad records as they came, with headers that say where from and why; None if there cannot be any."""
@@ -76,11 +78,14 @@ class Decoded:
         places = [F.col(name).alias(f"_{name}") for name in PLACES if name in self._raw.columns]
         parsed = self._json() if self._source.format == "json" else self._avro()
         read = self._raw.select(*places, F.col("value").alias("_value"), parsed.alias("_parsed"))
-        # What is observed is not computed again further up: Spark moves no filter below it.
-        read = read.observe(f"{purpose}-{self._number}", F.count(F.lit(1)).alias("rows"))
+        # Spark moves no filter below what it observes: so values are not parsed a second time, for the filter.
+        read = self._observed(read, purpose)
         row = F.col("_parsed.row") if self._source.format == "avro" else F.get(F.col("_parsed.row"), F.lit(0))
         problem = self._problem(row)
         return read.withColumns({"_row": row, _PROBLEM: problem}).drop("_parsed")
+
+    def _observed(self, frame: DataFrame, purpose: str) -> DataFrame:
+        return frame.observe(f"{purpose}-{self._number}", F.count(F.lit(1)).alias("rows"))
 
     def _json(self) -> Column:
         """As the only element of a list within an object: alone, what follows the first object would be overlooked."""
