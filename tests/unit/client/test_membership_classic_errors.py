@@ -24,6 +24,7 @@ from semel.wire.spec.sync_group import SyncGroupRequest
 
 _E = ErrorCode
 BOTH = "assign t-0 t-1"
+SILENT = 100_000.0
 COOPERATIVE = {"partition_assignment_strategy": "cooperative-sticky"}
 
 
@@ -110,6 +111,24 @@ async def test_a_coordinator_that_is_loading_is_not_pestered(group: ScriptedGrou
     pauses = [after - before for before, after in pairwise(times)]
     assert pauses[0] >= 0.08
     assert max(pauses) > 0.5
+    await one.close()
+
+
+@scripted
+async def test_a_lost_answer_to_sync_is_not_waited_for_as_long_as_members_may_take(group: ScriptedGroup) -> None:
+    group.script[SyncGroupRequest] = [SILENT]
+    one = await started(group, request_timeout_ms=3000, max_poll_interval_ms=300_000)
+    assert await one.poll(10.0)
+    assert one.owner.taken_notes() == [BOTH]
+    await one.close()
+
+
+@scripted
+async def test_an_answer_to_join_is_waited_for_as_long_as_members_may_take(group: ScriptedGroup) -> None:
+    group.script[JoinGroupRequest] = [0.0, 20.0]
+    one = await started(group, request_timeout_ms=3000, max_poll_interval_ms=30_000)
+    assert await one.poll(60.0)
+    assert len(group.requests(JoinGroupRequest)) == 2
     await one.close()
 
 
@@ -359,9 +378,6 @@ async def test_an_answer_that_a_join_has_overtaken_is_not_heeded(group: Scripted
     assert one.owner.taken_notes() == ["assign"]
     assert one.membership.is_settled()
     await one.close()
-
-
-SILENT = 100_000.0
 
 
 @pytest.mark.parametrize("heartbeat", [_E.COORDINATOR_LOAD_IN_PROGRESS, SILENT, None])

@@ -66,8 +66,9 @@ class ClassicJoin:
         self._assignors = {assignor.name: assignor for assignor in assignors}
         self._group_topics = group_topics
         self._adopt = adopt
-        # The coordinator decides how long members may take, by what they told it; we only wait a little longer.
-        self._timeout_s = max(settings.max_poll_interval_ms, settings.request_timeout_ms) / 1000 + _SPARE_S
+        # The coordinator decides how long members may take to join, by what they told it; we only wait a little longer.
+        self._join_timeout_s = max(settings.max_poll_interval_ms, settings.request_timeout_ms) / 1000 + _SPARE_S
+        self._sync_timeout_s = settings.request_timeout_ms / 1000
         self.is_waiting = False
         """A request is on its way: heartbeats would have to wait behind it."""
         self.topics: frozenset[str] | None = None
@@ -79,7 +80,8 @@ class ClassicJoin:
         """Raises errors of the line, and what an assignor raises."""
         settings = self._settings
         protocols = self._protocols(owned_generation)
-        joined = await self._ask(join_request(settings, group_id, member_id, protocols, reason), JoinGroupResponse)
+        join = join_request(settings, group_id, member_id, protocols, reason)
+        joined = await self._ask(join, JoinGroupResponse, self._join_timeout_s)
         if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self._adopt(GroupIdentity(group_id, member_id=joined.member_id, instance_id=settings.group_instance_id))
         if joined.error_code != ErrorCode.NONE:
@@ -92,15 +94,16 @@ class ClassicJoin:
         identity = GroupIdentity(group_id, joined.generation_id, joined.member_id, settings.group_instance_id)
         self._adopt(identity)
         assignments = await self._lead(joined, assignor) if joined.leader == joined.member_id else self._follow()
-        synced = await self._ask(sync_request(identity, assignor.name, assignments), SyncGroupResponse)
+        sync = sync_request(identity, assignor.name, assignments)
+        synced = await self._ask(sync, SyncGroupResponse, self._sync_timeout_s)
         if synced.error_code != ErrorCode.NONE:
             return self._refusal("taking the assignment of", group_id, synced.error_code)
         return Synced(assignor, read_assignment(synced.assignment))
 
-    async def _ask(self, request: Request, response: type[R]) -> R:
+    async def _ask(self, request: Request, response: type[R], timeout_s: float) -> R:
         self.is_waiting = True
         try:
-            return await self._line.ask(request, response, self._timeout_s)
+            return await self._line.ask(request, response, timeout_s)
         except asyncio.CancelledError:
             # Its answer may be minutes away, and whatever we ask next would wait behind it.
             self._line.hang_up()
