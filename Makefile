@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help: ## What there is to make
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 22
 
-demo: $(VENV)/.ready ## Start a broker, produce, pull the plug, consume, count
+demo: $(VENV)/.ready ## Payments through Spark in two ways, while the plug is pulled (two minutes)
 	@$(BIN)/python demo/demo.py
 
 test: $(VENV)/.ready ## Run every test but those that start Spark or need Maven

@@ -16,6 +16,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from semel.client.admin.admin import Admin as Admin
+    from semel.client.admin.values import NewTopic as NewTopic
     from semel.client.consumer.consumer import Consumer as Consumer
     from semel.client.metadata import TopicPartition as TopicPartition
     from semel.client.producer.producer import Producer as Producer
@@ -29,6 +30,7 @@ _HOMES = {
     "Producer": "semel.client.producer.producer",
     "Consumer": "semel.client.consumer.consumer",
     "Admin": "semel.client.admin.admin",
+    "NewTopic": "semel.client.admin.values",
     "TopicPartition": "semel.client.metadata",
     "GroupIdentity": "semel.client.values",
     "Message": "semel.client.values",

@@ -104,7 +104,10 @@ class Committer:
         pause_s = _FIRST_PAUSE_S
         while True:
             try:
-                return await self._once(publication)
+                is_new = await self._once(publication)
+                if not is_new:
+                    logger.warning("batch %d was committed before: nothing is written again", publication.number)
+                return is_new
             except RetriableError as error:
                 if _now_s() + pause_s >= deadline_s:
                     raise

@@ -89,6 +89,7 @@ class SemelStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         if not self._is_exactly_once:
+            steps.act_on(steps.Step.CLEANED, batchId)
             return
         received = _staged_messages(messages)
         for other in {message.query_id for message in received} - {self._query_id, ""}:
