@@ -11,12 +11,14 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from clients import CONSUMING, PRODUCING, Result, Row, measure
+from clients import CONSUMING, PRODUCING, Row, measure
+from measured import Measured, table
 
 from real_broker import RealBroker
 
@@ -25,25 +27,42 @@ RESULTS = Path(__file__).parent / "results"
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5, help="how often each client has its turn (default 5)")
+    parser.add_argument("--rounds", type=int, default=5, help="how often each has its turn (default 5)")
     parser.add_argument("--share", type=float, default=1.0, help="of the records of a full run, such as 0.1")
-    parser.add_argument("--only", choices=["produce", "consume"], help="one half of the rows")
+    parser.add_argument("--only", choices=[*GROUPS], action="append", help="some of the tables; may be repeated")
     options = parser.parse_args()
-    results: list[Result] = []
-    with tempfile.TemporaryDirectory() as root:
-        if options.only != "consume":
-            results += _on_new_broker(Path(root) / "produce", PRODUCING, options.rounds, options.share, fill=False)
-        if options.only != "produce":
-            results += _on_new_broker(Path(root) / "consume", CONSUMING, options.rounds, options.share, fill=True)
-    table = _table(results)
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "clients.md").write_text(table)
-    (RESULTS / "clients.json").write_text(json.dumps([result._asdict() for result in results], indent=1))
-    print(table)
+    for name in options.only or GROUPS:
+        with tempfile.TemporaryDirectory(prefix="semel-bench-") as root:
+            rows = GROUPS[name](Path(root), options.rounds, options.share)
+        text = f"{_heading()}\n\n{table(rows)}"
+        (RESULTS / f"{name}.md").write_text(text)
+        (RESULTS / f"{name}.json").write_text(
+            json.dumps([{**row._asdict(), "ratio": row.ratio} for row in rows], indent=1)
+        )
+        print(f"\n{name}: {text}", flush=True)
     return 0
 
 
-def _on_new_broker(root: Path, rows: list[Row], rounds: int, share: float, *, fill: bool) -> list[Result]:
+def _clients(root: Path, rounds: int, share: float) -> list[Measured]:
+    found = _on_new_broker(root / "produce", PRODUCING, rounds, share, fill=False)
+    return found + _on_new_broker(root / "consume", CONSUMING, rounds, share, fill=True)
+
+
+def _pipeline(root: Path, rounds: int, share: float) -> list[Measured]:
+    import pipeline
+
+    return pipeline.measure(root, rounds, share, _tell)
+
+
+GROUPS: dict[str, Callable[[Path, int, float], list[Measured]]] = {"clients": _clients, "pipeline": _pipeline}
+
+
+def _heading() -> str:
+    return f"Measured on {os.cpu_count()} cores, broker on the same machine, page cache; medians."
+
+
+def _on_new_broker(root: Path, rows: list[Row], rounds: int, share: float, *, fill: bool) -> list[Measured]:
     root.mkdir()
     broker = RealBroker(root, flush="os").start()
     try:
@@ -62,22 +81,6 @@ def _fill(address: str, topic: str, count: int, size: int) -> None:
     from client_workers import semel_columns_produce
 
     semel_columns_produce(address, topic, count, size)
-
-
-def _table(results: list[Result]) -> str:
-    lines = [
-        f"Measured on {os.cpu_count()} cores, broker on the same machine, page cache; median of the rounds.",
-        "",
-        "| | value | records/s | spread | beside | ratio | goal |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for result in results:
-        goal = "" if result.goal is None else f"{result.goal:g}"
-        lines.append(
-            f"| {result.name} | {result.value_bytes} B | {result.records_per_second:,.0f} | {result.spread:.0%} "
-            f"| {result.beside} | {result.ratio:.1f} | {goal} |"
-        )
-    return "\n".join(lines) + "\n"
 
 
 def _tell(text: str) -> None:

@@ -5,12 +5,13 @@ Clients take turns, several rounds each; a row is the median of its rate and the
 
 from __future__ import annotations
 
-import statistics
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
+
+from measured import Measured, measured
 
 _WORKER = Path(__file__).with_name("client_workers.py")
 _TIMEOUT_S = 300
@@ -22,16 +23,6 @@ class Row(NamedTuple):
     worker: str
     beside: str
     goal: float | None = None
-
-
-class Result(NamedTuple):
-    name: str
-    value_bytes: int
-    records_per_second: float
-    spread: float
-    beside: str
-    ratio: float
-    goal: float | None
 
 
 # How many records make a run of about a second or two, by client: records of 100 bytes, of 1 KB.
@@ -70,7 +61,7 @@ CONSUMING = [
 
 def measure(
     address: str, rows: list[Row], sizes: dict[int, str], rounds: int, share: float, told: Callable[[str], None]
-) -> list[Result]:
+) -> list[Measured]:
     """Rates of all workers named in the rows, for values of each size; `sizes` says into or out of which topic."""
     results = []
     workers = list(dict.fromkeys(name for row in rows for name in (row.worker, row.beside)))
@@ -82,9 +73,9 @@ def measure(
                 rates[name].append(count / _run(name, address, topic, count, size))
                 told(f"{name} {size} B, round {number + 1} of {rounds}: {rates[name][-1]:,.0f} records/s")
         for row in rows:
-            mine, other = statistics.median(rates[row.worker]), statistics.median(rates[row.beside])
-            spread = (max(rates[row.worker]) - min(rates[row.worker])) / mine
-            results.append(Result(row.worker, size, mine, spread, row.beside, mine / other, row.goal))
+            mine, other = rates[row.worker], rates[row.beside]
+            name = f"{row.worker}, {size} B"
+            results.append(measured(name, mine, other, beside=row.beside, unit="records/s", goal=row.goal))
     return results
 
 
