@@ -39,6 +39,8 @@ bench: $(VENV)/.ready ## Speed beside others, in one run (ARGS="--rounds 3 --sha
 docs: $(VENV)/.ready ## Write the pages that are made from the code
 	@$(BIN)/python -m semel.config.document > docs/settings.md
 	@$(BIN)/python -m semel.client.document > docs/client-settings.md
+	@$(BIN)/python -m semel.client.document_errors > docs/errors.md
+	@$(BIN)/python -m semel.cli.document > docs/command-line.md
 
 clean: ## Remove what was built
 	rm -rf $(VENV) build src/*.egg-info $(COMPILED:.py=.c) $(COMPILED:.pyx=.c) src/semel/*/*.so
