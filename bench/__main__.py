@@ -55,7 +55,21 @@ def _pipeline(root: Path, rounds: int, share: float) -> list[Measured]:
     return pipeline.measure(root, rounds, share, _tell)
 
 
-GROUPS: dict[str, Callable[[Path, int, float], list[Measured]]] = {"clients": _clients, "pipeline": _pipeline}
+def _broker(root: Path, rounds: int, share: float) -> list[Measured]:
+    import broker
+
+    reason = broker.skip_reason()
+    if reason is not None:
+        _tell(f"the broker's rows are left out: {reason}")
+        return []
+    return broker.measure(root, rounds, share, _tell)
+
+
+GROUPS: dict[str, Callable[[Path, int, float], list[Measured]]] = {
+    "broker": _broker,
+    "clients": _clients,
+    "pipeline": _pipeline,
+}
 
 
 def _heading() -> str:

@@ -14,7 +14,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from raw_client import RawClient
@@ -45,6 +45,7 @@ _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
 # Kafka's own artifacts log nowhere. The tools' output is read by tests, so only the broker gets this one.
 _LOGGING = "org.slf4j:slf4j-simple:1.7.36"
 _QUICK_JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_SMALL_NODE = ("-Xmx512m", *_QUICK_JAVA)
 _SECURITY = "org.apache.kafka.common.security"
 # Name of the listener: its security protocol.
 _SECURE_LISTENERS = {"SASL_PLAINTEXT": "SASL_PLAINTEXT", "SSL": "SSL", "SASL_SSL": "SASL_SSL", "MUTUAL": "SSL"}
@@ -108,6 +109,7 @@ class ApacheKafka:
         offsets_partitions: int = 1,
         transaction_partitions: int = 1,
         settings: Mapping[str, str] | None = None,
+        java: Sequence[str] = _SMALL_NODE,
     ) -> None:
         root.mkdir(parents=True, exist_ok=True)
         self.data = root / "data"
@@ -115,6 +117,7 @@ class ApacheKafka:
         self.starts = 0
         self._root = root
         self._secure = secure
+        self._java = tuple(java)
         names = ["PLAINTEXT", "CONTROLLER", *(_SECURE_LISTENERS if secure else ())]
         self.ports: dict[str, int] = dict(zip(names, _free_ports(len(names)), strict=True))
         self._process: subprocess.Popen[bytes] | None = None
@@ -163,7 +166,7 @@ class ApacheKafka:
             self._format(properties)
         self.starts += 1
         logging = ["-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS"]
-        command = ["java", "-Xmx512m", *_QUICK_JAVA, *logging, "-cp", _broker_class_path(), "kafka.Kafka"]
+        command = ["java", *self._java, *logging, "-cp", _broker_class_path(), "kafka.Kafka"]
         # Its own session: a Ctrl-C at the terminal ends the tests, which then end the node.
         with (self._root / f"log.{self.starts:03d}").open("wb") as log:
             self._process = subprocess.Popen(

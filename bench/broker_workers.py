@@ -1,0 +1,108 @@
+"""One measurement by a client, in a process of its own: `python broker_workers.py ADDRESS TOPIC WORK ...`.
+
+Prints a JSON object. Transactions and the way from producer to consumer are librdkafka's.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import threading
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+
+def transactions(address: str, topic: str, records: str, seconds: str) -> dict[str, float]:
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": address, "transactional.id": f"{topic}-{time.time_ns()}", "linger.ms": 0})
+    producer.init_transactions(60)
+    commits_ms = []
+    begin_s = time.perf_counter()
+    while time.perf_counter() < begin_s + float(seconds):
+        producer.begin_transaction()
+        for _ in range(int(records)):
+            producer.produce(topic, b"." * 100)
+        start_s = time.perf_counter()
+        producer.commit_transaction(60)
+        commits_ms.append((time.perf_counter() - start_s) * 1000)
+    elapsed_s = time.perf_counter() - begin_s
+    return {"a_second": len(commits_ms) / elapsed_s, "p99_ms": statistics.quantiles(commits_ms, n=100)[98]}
+
+
+def end_to_end(address: str, topic: str, rate: str, seconds: str) -> dict[str, float]:
+    from confluent_kafka import Consumer, Producer, TopicPartition
+
+    waits_ms: list[float] = []
+    consumer = Consumer(
+        {"bootstrap.servers": address, "group.id": "bench", "enable.auto.commit": False, "fetch.wait.max.ms": 100}
+    )
+    consumer.assign([TopicPartition(topic, number, -1) for number in range(2)])
+    consumer.consume(1, 1.0)
+    over = threading.Event()
+
+    def read() -> None:
+        while not over.is_set():
+            for message in consumer.consume(1000, 0.05):
+                if message.error() is None:
+                    waits_ms.append((time.monotonic_ns() - int(message.value().rstrip(b"."))) / 1e6)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    producer = Producer({"bootstrap.servers": address, "enable.idempotence": True, "linger.ms": 0})
+    tick_records = int(int(rate) * 0.002)
+    begin_s = time.perf_counter()
+    due_s = begin_s
+    while due_s < begin_s + float(seconds):
+        for _ in range(tick_records):
+            producer.produce(topic, (b"%d" % time.monotonic_ns()).ljust(100, b"."))
+        producer.poll(0)
+        due_s += 0.002
+        time.sleep(max(due_s - time.perf_counter(), 0))
+    producer.flush(30)
+    time.sleep(0.3)
+    over.set()
+    reader.join()
+    consumer.close()
+    cuts = statistics.quantiles(waits_ms[len(waits_ms) // 5 :], n=100)
+    return {"p50_ms": cuts[49], "p99_ms": cuts[98]}
+
+
+def touch(address: str, topic: str, partitions: str) -> dict[str, float]:
+    """A record into each partition."""
+    import semel.sync
+
+    with semel.sync.Producer(bootstrap_servers=address, linger_ms=5) as producer:
+        for number in range(int(partitions)):
+            producer.send(topic, b".", partition=number)
+        producer.flush()
+    return {"partitions": float(partitions)}
+
+
+def producer_ids(address: str, topic: str, count: str) -> dict[str, float]:
+    """A record from each of so many producers."""
+    from raw_client import RawClient
+    from semel.records.build import build_batch
+    from semel.wire.spec.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+
+    now_ms = time.time_ns() // 1_000_000
+    with RawClient(int(address.rpartition(":")[2]), timeout_s=30) as client:
+        for number in range(int(count)):
+            batch = build_batch(
+                [b"."], base_timestamp_ms=now_ms, producer_id=1_000_000 + number, producer_epoch=0, base_sequence=0
+            )
+            data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=batch)])
+            request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=30_000, topic_data=[data])
+            answer = client.call(request, 9, ProduceResponse)
+            code = answer.responses[0].partition_responses[0].error_code
+            if code:
+                raise RuntimeError(f"the broker answered {code}")
+    return {"producers": float(count)}
+
+
+if __name__ == "__main__":
+    address, topic, work, *arguments = sys.argv[1:]
+    print(json.dumps(globals()[work](address, topic, *arguments)))

@@ -1,0 +1,96 @@
+"""The two brokers that are measured, each in a process of its own: semel, and Kafka as its start script runs it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Protocol
+
+from process_times import cpu_seconds
+
+import semel
+import semel.sync
+from apache_kafka import ApacheKafka
+from real_broker import RealBroker
+
+HEAP = "1 GB"
+KAFKA_JAVA = (
+    "-Xmx1G",
+    "-Xms1G",
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-XX:MaxInlineLevel=15",
+    "-Djava.awt.headless=true",
+)
+# As many as a cluster has; our own defaults are the same.
+_KAFKA_SETTINGS = {"offsets.topic.num.partitions": "50", "transaction.state.log.num.partitions": "50"}
+_PATIENCE_MS = 120_000
+
+
+class Process(Protocol):
+    port: int
+
+    @property
+    def address(self) -> str: ...
+
+    @property
+    def pid(self) -> int: ...
+
+    def start(self) -> object: ...
+
+    def stop(self) -> int: ...
+
+    def kill(self) -> object: ...
+
+
+class Node:
+    """One broker: `name` is `semel`, `semel, fsync` or `kafka`."""
+
+    def __init__(self, name: str, process: Process) -> None:
+        self.name = name
+        self.process = process
+
+    @property
+    def address(self) -> str:
+        return self.process.address
+
+    def cpu_s(self) -> float:
+        return cpu_seconds(self.process.pid)
+
+    def resident_bytes(self) -> int:
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmRSS"))
+
+    def create(self, topic: str, partitions: int) -> None:
+        with semel.sync.Admin(bootstrap_servers=self.address) as admin:
+            admin.create_topics([semel.NewTopic(topic, partitions=partitions, replication_factor=1)])
+        # A node that has just started may not have producer ids to give yet.
+        with semel.sync.Producer(bootstrap_servers=self.address, linger_ms=0) as producer:
+            producer.send_and_wait(topic, b"first", partition=0)
+
+    def delete(self, topic: str) -> None:
+        with semel.sync.Admin(bootstrap_servers=self.address) as admin:
+            admin.delete_topics([topic])
+
+    def seconds_to_first_record(self, topic: str) -> float:
+        """From the start of the process until a record is acknowledged."""
+        begin_s = time.monotonic()
+        self.process.start()
+        settings = {"reconnect_backoff_ms": 5, "reconnect_backoff_max_ms": 20, "retry_backoff_ms": 5}
+        with semel.sync.Producer(
+            bootstrap_servers=self.address, linger_ms=0, max_block_ms=_PATIENCE_MS, **settings
+        ) as producer:
+            producer.send_and_wait(topic, b"first", partition=0)
+        return time.monotonic() - begin_s
+
+
+def semel_node(root: Path, flush: str = "os") -> Node:
+    root.mkdir(parents=True)
+    return Node("semel" if flush == "os" else "semel, fsync", RealBroker(root, flush=flush))
+
+
+def kafka_node(root: Path) -> Node:
+    return Node("kafka", ApacheKafka(root, java=KAFKA_JAVA, settings=_KAFKA_SETTINGS))
