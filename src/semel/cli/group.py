@@ -1,0 +1,216 @@
+"""`semel group`: see what groups have read and how far they are behind, and set them back or forward."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from semel.cli.connection import add_connection_arguments, admin_for, run
+from semel.cli.failures import Exit, NotFound
+from semel.cli.output import Cell, Output, add_output_arguments
+from semel.cli.positions import WHERE, place, position
+
+if TYPE_CHECKING:
+    from semel.client.admin.admin import Admin
+    from semel.client.admin.group_values import GroupDescription, GroupMember, ListedGroup, PartitionLag
+    from semel.client.metadata import TopicPartition
+
+_EXAMPLES = """examples:
+  semel group list
+  semel group describe books
+  semel group reset books --to earliest
+"""
+_LIST = """examples:
+  semel group list
+  semel group list --state Stable --json
+"""
+_DESCRIBE = """examples:
+  semel group describe books
+  semel group describe books --json
+"""
+_RESET = """Without --topic, the partitions for which the group has committed something are set. An offset that the log
+does not have becomes the nearest one that it has.
+
+examples:
+  semel group reset books --to earliest
+  semel group reset books --to 2026-11-15T10:00 --topic payments --execute
+  semel group reset books --shift -100 --topic payments/0 --execute
+  semel group reset books --to 17 --topic payments/0 --execute
+"""
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    command.epilog = _EXAMPLES
+    actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    listing = actions.add_parser("list", help="list groups", description="List groups.", epilog=_LIST)
+    listing.add_argument("--state", action="append", default=[], metavar="STATE", help="only in it: Stable, Empty, ...")
+    listing.add_argument("--names", action="store_true", help="names alone, one in a line")
+    listing.set_defaults(run=lambda options: run(_list(options, Output.of(options))))
+
+    describe = actions.add_parser(
+        "describe",
+        help="members, offsets and lag of groups",
+        description="Members, offsets and lag of groups.",
+        epilog=_DESCRIBE,
+    )
+    describe.add_argument("groups", nargs="+", metavar="GROUP")
+    describe.set_defaults(run=lambda options: run(_describe(options, Output.of(options))))
+
+    reset = actions.add_parser(
+        "reset",
+        help="set a group to other offsets",
+        description="Set a group to other offsets. Shows what it would do, unless it is told to --execute.\n"
+        "The group must have no active members then.",
+        epilog=_RESET,
+    )
+    reset.add_argument("group", metavar="GROUP")
+    where = reset.add_mutually_exclusive_group(required=True)
+    where.add_argument("--to", type=position, metavar="WHERE", help=WHERE)
+    where.add_argument("--shift", type=int, metavar="N", help="so many offsets forward, or back if it is below 0")
+    reset.add_argument(
+        "--topic",
+        dest="places",
+        action="append",
+        type=place,
+        default=[],
+        metavar="TOPIC[/PARTITION]",
+        help="only this; may be repeated",
+    )
+    reset.add_argument("--execute", action="store_true", help="do it")
+    reset.set_defaults(run=_reset)
+
+    for action in (listing, describe, reset):
+        add_output_arguments(action)
+        add_connection_arguments(action)
+
+
+def _reset(options: argparse.Namespace) -> int:
+    from semel.cli.group_reset import reset
+
+    return run(reset(options, Output.of(options)))
+
+
+# -- list
+
+
+async def _list(options: argparse.Namespace, output: Output) -> int:
+    async with admin_for(options) as admin:
+        groups = await admin.list_groups(states=options.state)
+    if output.is_json:
+        output.json(list(groups) if options.names else [_listed(group) for group in groups.values()])
+    elif options.names:
+        for name in groups:
+            output.line(name)
+    elif groups:
+        rows = [(group.group_id, group.state, group.kind) for group in groups.values()]
+        output.table(("GROUP", "STATE", "PROTOCOL"), rows)
+    else:
+        output.note("there is no such group" if options.state else "there is no group yet")
+    return Exit.OK
+
+
+def _listed(group: ListedGroup) -> dict[str, Any]:
+    return {"group": group.group_id, "state": group.state, "kind": group.kind, "protocol_type": group.protocol_type}
+
+
+# -- describe
+
+
+async def _describe(options: argparse.Namespace, output: Output) -> int:
+    async with admin_for(options) as admin:
+        documents = [
+            group_document(group, lag) for group, lag in [await described(admin, name) for name in options.groups]
+        ]
+    if output.is_json:
+        output.json(documents)
+        return Exit.OK
+    for number, document in enumerate(documents):
+        if number:
+            output.line()
+        _show(output, document)
+    return Exit.OK
+
+
+async def described(admin: Admin, name: str) -> tuple[GroupDescription, dict[TopicPartition, PartitionLag]]:
+    """A group and how far it is behind; NotFound if there is none."""
+    from semel.client.errors import UnknownGroup
+
+    try:
+        group = (await admin.describe_groups(name))[name]
+        return group, (await admin.group_lag(name))[name]
+    except UnknownGroup:
+        raise NotFound(
+            f"there is no group {name!r}; semel group list shows what there is (a group that nobody uses is forgotten)"
+        ) from None
+
+
+def group_document(group: GroupDescription, lag: dict[TopicPartition, PartitionLag]) -> dict[str, Any]:
+    coordinator = group.coordinator
+    return {
+        "group": group.group_id,
+        "state": group.state,
+        "kind": group.kind,
+        "assignor": group.assignor,
+        "coordinator": None if coordinator is None else f"{coordinator.host}:{coordinator.port}",
+        "members": [_member(member) for member in group.members],
+        "partitions": [_partition(where, lag[where]) for where in sorted(lag)],
+    }
+
+
+def _member(member: GroupMember) -> dict[str, Any]:
+    return {
+        "member_id": member.member_id,
+        "instance_id": member.instance_id,
+        "client_id": member.client_id,
+        "host": member.client_host.removeprefix("/"),
+        "partitions": [f"{topic}/{number}" for topic, number in sorted(member.assignment)],
+    }
+
+
+def _partition(where: TopicPartition, lag: PartitionLag) -> dict[str, Any]:
+    return {
+        "topic": where.topic,
+        "partition": where.partition,
+        "committed": None if lag.committed is None else lag.committed.offset,
+        "start_offset": lag.start_offset,
+        "end_offset": lag.end_offset,
+        "lag": lag.lag,
+        "member_id": lag.member_id,
+    }
+
+
+def _show(output: Output, document: dict[str, Any]) -> None:
+    output.facts(
+        [
+            ("group", document["group"]),
+            ("state", document["state"]),
+            ("protocol", " ".join(part for part in (document["kind"], document["assignor"]) if part)),
+            ("coordinator", document["coordinator"]),
+        ]
+    )
+    output.line()
+    if document["members"]:
+        rows = [
+            (one["client_id"], one["host"], one["instance_id"] or one["member_id"], " ".join(one["partitions"]))
+            for one in document["members"]
+        ]
+        output.table(("CLIENT", "HOST", "MEMBER", "READS"), rows)
+        output.line()
+    else:
+        output.line("no active members")
+        output.line()
+    if not document["partitions"]:
+        output.line("nothing committed")
+        return
+    partitions = [
+        (
+            one["topic"],
+            one["partition"],
+            one["committed"],
+            one["end_offset"],
+            Cell(one["lag"], "yellow" if one["lag"] else ""),
+        )
+        for one in document["partitions"]
+    ]
+    output.table(("TOPIC", "PARTITION", "COMMITTED", "END", "LAG"), partitions)

@@ -1,0 +1,100 @@
+"""What `semel serve` does: one node in this process, until SIGTERM or SIGINT."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+import time
+
+from semel.broker.broker import Broker
+from semel.broker.identity import WrongDirectory
+from semel.cli.contexts import FILE_VARIABLE
+from semel.cli.failures import Exit
+from semel.config import ConfigError, load_config
+from semel.host.api import AlreadyLocked
+from semel.host.real import real_host
+from semel.log.errors import BrokenLog
+
+logger = logging.getLogger("semel")
+
+_NEVER = str((1 << 63) - 1)
+
+
+def run(options: argparse.Namespace) -> int:
+    level = logging.getLevelNamesMapping().get(options.log_level.upper())
+    if level is None:
+        return _refuse(f"--log-level is {options.log_level!r}, it can be DEBUG, INFO, WARNING or ERROR")
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    # Where the contexts are is for the other commands, and no setting of a node.
+    environ = {name: value for name, value in os.environ.items() if name != FILE_VARIABLE}
+    try:
+        config = load_config(options.config, environ, _flags(options))
+    except ConfigError as error:
+        return _refuse(str(error))
+    except OSError as error:
+        return _refuse(f"cannot read {options.config}: {error.strerror}")
+    broker = Broker(real_host(), config, _stop_at_once)
+    return asyncio.run(_serve(broker))
+
+
+def _refuse(text: str) -> int:
+    print(f"semel serve: {text}", file=sys.stderr)
+    return Exit.WRONG_CALL
+
+
+def _flags(options: argparse.Namespace) -> dict[str, str]:
+    flags: dict[str, str] = {}
+    for setting in options.set:
+        name, separator, value = setting.partition("=")
+        if not separator:
+            raise ConfigError(setting, None, "NAME=VALUE")
+        flags[name.strip()] = value.strip()
+    if options.data is not None:
+        flags["log.dir"] = os.path.abspath(options.data)
+    if options.port is not None or options.host is not None:
+        port = 9092 if options.port is None else options.port
+        flags["listeners"] = f"PLAINTEXT://{options.host or '127.0.0.1'}:{port}"
+    if options.flush is not None:
+        flags["log.flush.interval.messages"] = "1" if options.flush == "fsync" else _NEVER
+    return flags
+
+
+def _stop_at_once(error: BaseException) -> None:
+    """Nothing can be promised any more: end before anything else is written or acknowledged."""
+    logger.critical("the node stops: %s: %s", type(error).__name__, error, exc_info=error)
+    logging.shutdown()
+    os._exit(Exit.BROKEN)
+
+
+def _age_ms() -> int:
+    """How long this process has lived, the start of Python and all imports included; the system counts in 10 ms."""
+    with open("/proc/self/stat") as stat:
+        started_ticks = int(stat.read().rpartition(")")[2].split()[19])
+    return round((time.clock_gettime(time.CLOCK_BOOTTIME) - started_ticks / os.sysconf("SC_CLK_TCK")) * 1000)
+
+
+async def _serve(broker: Broker) -> int:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    try:
+        await broker.start()
+    except (AlreadyLocked, WrongDirectory, OSError) as error:
+        return _refuse(str(error))
+    except BrokenLog as error:
+        print(f"semel serve: {error}", file=sys.stderr)
+        return Exit.FAILED
+    print(
+        f"semel is ready at {broker.advertised_host}:{broker.advertised_port}, "
+        f"data in {broker.store.root}, after {_age_ms()} ms",
+        flush=True,
+    )
+    await stopping.wait()
+    await broker.stop()
+    print("semel has stopped cleanly", flush=True)
+    return 0

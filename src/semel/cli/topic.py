@@ -1,0 +1,382 @@
+"""`semel topic`: create, list, describe, alter and delete topics."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from semel.cli.connection import add_connection_arguments, admin_for, pairs, run, shown_options
+from semel.cli.failures import CommandFailed, Exit, NotFound, WrongCall
+from semel.cli.output import Cell, Output, add_output_arguments, count_text
+from semel.cli.positions import at_least_one
+
+if TYPE_CHECKING:
+    from semel.client.admin.admin import Admin
+    from semel.client.admin.values import ConfigEntry
+    from semel.client.metadata import Topic, TopicPartition
+    from semel.client.values import OffsetAndTimestamp
+
+_EXAMPLES = """examples:
+  semel topic create payments --partitions 3
+  semel topic list
+  semel topic describe payments
+  semel topic alter payments --config retention.ms=86400000
+  semel topic delete payments
+"""
+_CREATE = """examples:
+  semel topic create payments
+  semel topic create payments receipts --partitions 3 --config cleanup.policy=compact --if-not-exists
+"""
+_LIST = """examples:
+  semel topic list
+  semel topic list --names | grep orders
+  semel topic list --json --internal
+"""
+_DESCRIBE = """examples:
+  semel topic describe payments
+  semel topic describe payments --all-settings
+"""
+_ALTER = """examples:
+  semel topic alter payments --partitions 6
+  semel topic alter payments --config retention.ms=86400000 --reset cleanup.policy
+"""
+_DELETE = """examples:
+  semel topic delete payments
+  semel topic delete payments receipts --yes --if-exists
+"""
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    command.epilog = _EXAMPLES
+    actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    create = actions.add_parser("create", help="create topics", description="Create topics.", epilog=_CREATE)
+    create.add_argument("topics", nargs="+", metavar="TOPIC")
+    create.add_argument("--partitions", type=at_least_one, default=-1, metavar="N", help="without it the broker's own")
+    create.add_argument("--replication", type=at_least_one, default=-1, metavar="N", help="copies of each partition")
+    _add_config(create, "a setting of the topic; may be repeated")
+    create.add_argument("--if-not-exists", action="store_true", help="a topic that is there already is left as it is")
+    create.set_defaults(run=lambda options: run(_create(options, Output.of(options))))
+
+    listing = actions.add_parser("list", help="list topics", description="List topics.", epilog=_LIST)
+    listing.add_argument("--internal", action="store_true", help="the broker's own topics too")
+    listing.add_argument("--names", action="store_true", help="names alone, one in a line")
+    listing.set_defaults(run=lambda options: run(_list(options, Output.of(options))))
+
+    describe = actions.add_parser(
+        "describe",
+        help="partitions, offsets and settings of topics",
+        description="Partitions, offsets and settings of topics.",
+        epilog=_DESCRIBE,
+    )
+    describe.add_argument("topics", nargs="+", metavar="TOPIC")
+    describe.add_argument("--all-settings", action="store_true", help="those at their defaults too")
+    describe.set_defaults(run=lambda options: run(_describe(options, Output.of(options))))
+
+    alter = actions.add_parser(
+        "alter",
+        help="change settings, or add partitions",
+        description="Change settings of a topic, or add partitions. Keys that are written after partitions were added\n"
+        "may go to other partitions than before.",
+        epilog=_ALTER,
+    )
+    alter.add_argument("topic", metavar="TOPIC")
+    alter.add_argument("--partitions", type=at_least_one, metavar="N", help="how many there are to be, all together")
+    _add_config(alter, "set it; may be repeated")
+    alter.add_argument("--reset", action="append", default=[], metavar="NAME", help="back to its default; repeatable")
+    alter.set_defaults(run=lambda options: run(_alter(options, Output.of(options))))
+
+    delete = actions.add_parser(
+        "delete",
+        help="delete topics and all their records",
+        description="Delete topics and all their records. Asks first.",
+        epilog=_DELETE,
+    )
+    delete.add_argument("topics", nargs="+", metavar="TOPIC")
+    delete.add_argument("--yes", action="store_true", help="do not ask")
+    delete.add_argument("--if-exists", action="store_true", help="a topic that is not there is no error")
+    delete.set_defaults(run=lambda options: run(_delete(options, Output.of(options))))
+
+    for action in (create, listing, describe, alter, delete):
+        add_output_arguments(action)
+        add_connection_arguments(action)
+
+
+def _add_config(parser: argparse.ArgumentParser, text: str) -> None:
+    parser.add_argument("--config", action="append", default=[], metavar="NAME=VALUE", help=text)
+
+
+# -- create
+
+
+async def _create(options: argparse.Namespace, output: Output) -> int:
+    from semel.client.admin.outcome import AdminErrors
+    from semel.client.admin.values import CreatedTopic, NewTopic
+    from semel.client.errors import SemelError, TopicExists
+
+    names = list(dict.fromkeys(options.topics))
+    configs = pairs(options.config, "--config")
+    wanted = [NewTopic(name, options.partitions, options.replication, configs) for name in names]
+    made: Mapping[str, CreatedTopic]
+    failed: dict[str, SemelError] = {}
+    async with admin_for(options) as admin:
+        try:
+            made = await admin.create_topics(wanted)
+        except AdminErrors as errors:
+            made, failed = errors.results, dict(errors.errors)
+        except SemelError as error:
+            if len(names) > 1:
+                raise
+            made, failed = {}, {names[0]: error}
+    there = [name for name, error in failed.items() if isinstance(error, TopicExists)] if options.if_not_exists else []
+    documents = [_created(name, made.get(name)) for name in names if name in made or name in there]
+    if output.is_json:
+        output.json(documents)
+    else:
+        for document in documents:
+            count = document.get("partitions")
+            numbers = f" with {count_text(count, 'partition')}" if count else ""
+            output.line(
+                f"created topic {document['name']}{numbers}"
+                if document["created"]
+                else f"topic {document['name']} was there already"
+            )
+    _raise_first(error for name, error in failed.items() if name not in there)
+    return Exit.OK
+
+
+def _created(name: str, topic: Any) -> dict[str, Any]:
+    if topic is None:
+        return {"name": name, "created": False}
+    document: dict[str, Any] = {"name": name, "created": True, "id": topic_id_text(topic.topic_id)}
+    if topic.partitions >= 0:
+        document |= {"partitions": topic.partitions, "replication": topic.replication_factor}
+    return document
+
+
+def _raise_first(errors: Any) -> None:
+    """What was done is told by now; then what was not."""
+    from semel.cli.failures import sentence_of
+
+    failed = list(errors)
+    if len(failed) == 1:
+        raise failed[0]
+    if failed:
+        raise CommandFailed("; ".join(sentence_of(error) for error in failed))
+
+
+# -- list
+
+
+async def _list(options: argparse.Namespace, output: Output) -> int:
+    async with admin_for(options) as admin:
+        topics = await admin.list_topics(include_internal=options.internal)
+    if output.is_json:
+        output.json(list(topics) if options.names else [_listed(topic) for topic in topics.values()])
+    elif options.names:
+        for name in topics:
+            output.line(name)
+    elif topics:
+        rows = [(topic.name, len(topic.partitions), _copies(topic)) for topic in topics.values()]
+        output.table(("TOPIC", "PARTITIONS", "REPLICAS"), rows)
+    else:
+        output.note(f"there is no topic yet; semel topic create NAME{shown_options(options)} makes one")
+    return Exit.OK
+
+
+def _listed(topic: Topic) -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "id": topic_id_text(topic.topic_id),
+        "partitions": len(topic.partitions),
+        "replication": _copies(topic),
+        "internal": topic.is_internal,
+    }
+
+
+def _copies(topic: Topic) -> int:
+    return max((len(partition.replicas) for partition in topic.partitions.values()), default=0)
+
+
+def topic_id_text(topic_id: bytes) -> str | None:
+    """As Kafka's tools write it; None where the broker is too old for ids."""
+    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode() if any(topic_id) else None
+
+
+# -- describe
+
+
+async def _describe(options: argparse.Namespace, output: Output) -> int:
+    async with admin_for(options) as admin:
+        topics = await described(admin, options.topics)
+        documents = [await _description(admin, topic) for topic in topics.values()]
+    if output.is_json:
+        output.json(documents)
+        return Exit.OK
+    for number, document in enumerate(documents):
+        if number:
+            output.line()
+        _show(output, document, options)
+    return Exit.OK
+
+
+async def described(admin: Admin, names: list[str]) -> dict[str, Topic]:
+    """Topics by name; NotFound says which are not there."""
+    from semel.client.admin.outcome import AdminErrors
+    from semel.client.errors import UnknownTopic
+
+    try:
+        return await admin.describe_topics(dict.fromkeys(names))
+    except UnknownTopic:
+        missing = list(dict.fromkeys(names))
+    except AdminErrors as errors:
+        missing = [name for name, error in errors.errors.items() if isinstance(error, UnknownTopic)]
+        if len(missing) < len(errors.errors):
+            raise
+    raise NotFound(no_such_topic(*missing))
+
+
+def no_such_topic(*names: str) -> str:
+    which = " and ".join(repr(name) for name in names)
+    return f"there is no topic {which}; semel topic list shows what there is, semel topic create makes one"
+
+
+async def _description(admin: Admin, topic: Topic) -> dict[str, Any]:
+    from semel.client.admin.values import ConfigResource, OffsetSpec
+
+    resource = ConfigResource.topic(topic.name)
+    settings = (await admin.describe_configs(resource))[resource]
+    starts = await admin.list_offsets(topic.name, OffsetSpec.EARLIEST)
+    ends = await admin.list_offsets(topic.name, OffsetSpec.LATEST)
+    stable = await admin.list_offsets(topic.name, OffsetSpec.LATEST, isolation_level="read_committed")
+    return {
+        **_listed(topic),
+        "settings": {name: _setting(settings[name]) for name in sorted(settings)},
+        "partitions": [_partition(topic, number, starts, ends, stable) for number in sorted(topic.partitions)],
+    }
+
+
+def _setting(entry: ConfigEntry) -> dict[str, Any]:
+    return {"value": entry.value, "source": entry.source.name.lower()}
+
+
+def _partition(topic: Topic, number: int, *offsets: Mapping[TopicPartition, OffsetAndTimestamp]) -> dict[str, Any]:
+    from semel.client.metadata import TopicPartition
+
+    partition = topic.partitions[number]
+    start, end, stable = (some[TopicPartition(topic.name, number)].offset for some in offsets)
+    return {
+        "partition": number,
+        "leader": partition.leader_id,
+        "leader_epoch": partition.leader_epoch,
+        "replicas": list(partition.replicas),
+        "in_sync": list(partition.in_sync),
+        "start_offset": start,
+        "last_stable_offset": stable,
+        "end_offset": end,
+    }
+
+
+def _show(output: Output, document: dict[str, Any], options: argparse.Namespace) -> None:
+    settings = {
+        name: setting["value"]
+        for name, setting in document["settings"].items()
+        if options.all_settings or setting["source"] == "topic"
+    }
+    output.facts([("topic", document["name"]), ("id", document["id"])])
+    output.facts(settings.items(), indent="  ")
+    output.line()
+    rows = [
+        (
+            one["partition"],
+            one["leader"],
+            _joined(one["replicas"]),
+            Cell(_joined(one["in_sync"]), "" if len(one["in_sync"]) == len(one["replicas"]) else "red"),
+            one["start_offset"],
+            Cell(one["last_stable_offset"], "yellow" if one["last_stable_offset"] < one["end_offset"] else ""),
+            one["end_offset"],
+        )
+        for one in document["partitions"]
+    ]
+    output.table(("PARTITION", "LEADER", "REPLICAS", "IN SYNC", "START", "STABLE", "END"), rows)
+    held = [one["partition"] for one in document["partitions"] if one["last_stable_offset"] < one["end_offset"]]
+    for number in held:
+        output.note(
+            f"an open transaction holds back partition {number}: "
+            f"semel txn why-stuck {document['name']}/{number}{shown_options(options)}"
+        )
+
+
+def _joined(numbers: list[int]) -> str:
+    return ",".join(str(number) for number in numbers)
+
+
+# -- alter
+
+
+async def _alter(options: argparse.Namespace, output: Output) -> int:
+    from semel.client.admin.values import ConfigResource
+
+    changes = pairs(options.config, "--config")
+    if options.partitions is None and not changes and not options.reset:
+        raise WrongCall("nothing to change: give --partitions, --config or --reset")
+    done: dict[str, Any] = {"name": options.topic}
+    async with admin_for(options) as admin:
+        topic = (await described(admin, [options.topic]))[options.topic]
+        if options.partitions is not None and options.partitions < len(topic.partitions):
+            raise WrongCall(
+                f"topic {options.topic!r} has {count_text(len(topic.partitions), 'partition')}, and none can be taken "
+                f"away: --partitions must be more than that"
+            )
+        if changes or options.reset:
+            await admin.alter_configs(ConfigResource.topic(options.topic), set=changes, delete=options.reset)
+            done |= {"set": changes, "reset": options.reset}
+        if options.partitions is not None:
+            if options.partitions > len(topic.partitions):
+                await admin.create_partitions({options.topic: options.partitions})
+            done["partitions"] = options.partitions
+    if output.is_json:
+        output.json(done)
+        return Exit.OK
+    for name, value in changes.items():
+        output.line(f"{options.topic}: {name} is {value} now")
+    for name in options.reset:
+        output.line(f"{options.topic}: {name} is at its default now")
+    if options.partitions is not None:
+        output.line(f"{options.topic}: {count_text(options.partitions, 'partition')} now")
+    return Exit.OK
+
+
+# -- delete
+
+
+async def _delete(options: argparse.Namespace, output: Output) -> int:
+    names = list(dict.fromkeys(options.topics))
+    async with admin_for(options) as admin:
+        there = await admin.list_topics(include_internal=True)
+        missing = [name for name in names if name not in there]
+        if missing and not options.if_exists:
+            raise NotFound(no_such_topic(*missing))
+        names = [name for name in names if name in there]
+        if names and not options.yes and not _says_yes(names):
+            raise CommandFailed("nothing was deleted")
+        if names:
+            await admin.delete_topics(names)
+    if output.is_json:
+        output.json([{"name": name, "deleted": name in names} for name in dict.fromkeys(options.topics)])
+        return Exit.OK
+    for name in names:
+        output.line(f"deleted topic {name}")
+    for name in missing:
+        output.line(f"topic {name} was not there")
+    return Exit.OK
+
+
+def _says_yes(names: list[str]) -> bool:
+    if not sys.stdin.isatty():
+        raise WrongCall("nobody can be asked here: say --yes if it is meant")
+    print(f"Delete {', '.join(names)} and all records? Type yes: ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() == "yes"

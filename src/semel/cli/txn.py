@@ -1,0 +1,218 @@
+"""`semel txn`: see transactions, find the one that holds readers back, and end it."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from semel.cli.connection import add_connection_arguments, admin_for, run
+from semel.cli.failures import Exit, NotFound
+from semel.cli.output import Cell, Output, add_output_arguments, duration_text, time_text
+from semel.cli.positions import at_least_zero, duration_ms, place
+
+if TYPE_CHECKING:
+    from semel.client.admin.admin import Admin
+    from semel.client.admin.group_values import TransactionDescription
+
+_EXAMPLES = """examples:
+  semel txn list
+  semel txn why-stuck payments/0
+  semel txn abort till
+"""
+_LIST = """examples:
+  semel txn list
+  semel txn list --state Ongoing --longer-than 5m
+  semel txn list --pattern 'orders-.*' --json
+"""
+_DESCRIBE = """example:
+  semel txn describe till
+"""
+_ABORT = """A transactional id is fenced: what is open under it is aborted, and its producer can write no more until it
+starts anew. A transaction that no coordinator knows any more (it hangs) is named by its partition and producer;
+semel txn why-stuck shows both, with the whole command.
+
+examples:
+  semel txn abort till
+  semel txn abort --hanging payments/0 --producer-id 1000
+"""
+_WHY_STUCK = """examples:
+  semel txn why-stuck payments/0
+  semel txn why-stuck payments --json
+"""
+_OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    command.epilog = _EXAMPLES
+    actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    listing = actions.add_parser("list", help="list transactions", description="List transactions.", epilog=_LIST)
+    listing.add_argument(
+        "--state", action="append", default=[], metavar="STATE", help="only in it: Ongoing, Empty, ..."
+    )
+    listing.add_argument("--longer-than", type=duration_ms, metavar="TIME", help="open for longer: 30s, 5m, 2h")
+    listing.add_argument("--pattern", metavar="REGEX", help="only ids that match it as a whole")
+    listing.set_defaults(run=lambda options: run(_list(options, Output.of(options))))
+
+    describe = actions.add_parser(
+        "describe",
+        help="what transactional ids do now",
+        description="What transactional ids do now.",
+        epilog=_DESCRIBE,
+    )
+    describe.add_argument("ids", nargs="+", metavar="TRANSACTIONAL_ID")
+    describe.set_defaults(run=lambda options: run(_describe(options, Output.of(options))))
+
+    abort = actions.add_parser(
+        "abort", help="end an open transaction", description="End an open transaction.", epilog=_ABORT
+    )
+    what = abort.add_mutually_exclusive_group(required=True)
+    what.add_argument("id", nargs="?", metavar="TRANSACTIONAL_ID")
+    what.add_argument("--hanging", type=place, metavar="TOPIC/PARTITION", help="the partition where one hangs")
+    abort.add_argument("--producer-id", type=at_least_zero, metavar="N", help="whose it is, with --hanging")
+    abort.set_defaults(run=_abort)
+
+    stuck = actions.add_parser(
+        "why-stuck",
+        help="who holds readers of committed records back",
+        description="Who holds readers of committed records back: the oldest open transaction of a partition, and how\n"
+        "to end it.",
+        epilog=_WHY_STUCK,
+    )
+    stuck.add_argument("places", nargs="+", type=place, metavar="TOPIC/PARTITION", help="or TOPIC, for all of its")
+    stuck.set_defaults(run=_why_stuck)
+
+    for action in (listing, describe, abort, stuck):
+        add_output_arguments(action)
+        add_connection_arguments(action)
+
+
+def _abort(options: argparse.Namespace) -> int:
+    from semel.cli.txn_abort import abort
+
+    return run(abort(options, Output.of(options)))
+
+
+def _why_stuck(options: argparse.Namespace) -> int:
+    from semel.cli.txn_why_stuck import why_stuck
+
+    return run(why_stuck(options, Output.of(options), now_ms=round(time.time() * 1000)))
+
+
+# -- list
+
+
+async def _list(options: argparse.Namespace, output: Output) -> int:
+    async with admin_for(options) as admin:
+        listed = await admin.list_transactions(
+            states=options.state, longer_than_ms=options.longer_than, pattern=options.pattern
+        )
+        found = await known(admin, listed)
+    now_ms = round(time.time() * 1000)
+    documents = [transaction_document(one, now_ms) for one in found.values()]
+    if output.is_json:
+        output.json(documents)
+    elif documents:
+        rows = [
+            (
+                one["transactional_id"],
+                Cell(one["state"], "yellow" if one["state"] in _OPEN_STATES else ""),
+                one["producer_id"],
+                one["producer_epoch"],
+                _age(one["age_ms"]),
+                len(one["partitions"]) or None,
+            )
+            for one in documents
+        ]
+        output.table(("TRANSACTIONAL ID", "STATE", "PRODUCER", "EPOCH", "OPEN FOR", "PARTITIONS"), rows)
+    else:
+        has_filter = options.state or options.longer_than is not None or options.pattern is not None
+        output.note("there is no such transactional id" if has_filter else "there is no transactional id yet")
+    return Exit.OK
+
+
+async def known(admin: Admin, names: Collection[str]) -> dict[str, TransactionDescription]:
+    """Those that are still there: one may expire after it was listed."""
+    from semel.client.admin.outcome import AdminErrors
+    from semel.client.errors import BrokerRefused
+    from semel.wire.errors import ErrorCode
+
+    if not names:
+        return {}
+    try:
+        return await admin.describe_transactions(names)
+    except BrokerRefused as error:
+        if error.code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            return {}
+        raise
+    except AdminErrors as errors:
+        if all(error.code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND for error in errors.errors.values()):
+            return dict(errors.results)
+        raise
+
+
+def transaction_document(one: TransactionDescription, now_ms: int) -> dict[str, Any]:
+    """Brokers also tell when the last one began, of which nothing is open: that is left out."""
+    started_ms = one.started_ms if one.state in _OPEN_STATES else None
+    return {
+        "transactional_id": one.transactional_id,
+        "state": one.state,
+        "producer_id": one.producer_id,
+        "producer_epoch": one.producer_epoch,
+        "started_ms": started_ms,
+        "age_ms": None if started_ms is None else max(now_ms - started_ms, 0),
+        "timeout_ms": one.timeout_ms,
+        "coordinator": one.coordinator_id,
+        "partitions": [f"{topic}/{number}" for topic, number in sorted(one.partitions)],
+    }
+
+
+def _age(age_ms: int | None) -> str | None:
+    return None if age_ms is None else duration_text(age_ms)
+
+
+# -- describe
+
+
+async def _describe(options: argparse.Namespace, output: Output) -> int:
+    names = list(dict.fromkeys(options.ids))
+    async with admin_for(options) as admin:
+        found = await known(admin, names)
+    missing = [name for name in names if name not in found]
+    if missing and not found:
+        raise NotFound(no_such_id(*missing))
+    now_ms = round(time.time() * 1000)
+    documents = [transaction_document(found[name], now_ms) for name in names if name in found]
+    if output.is_json:
+        output.json(documents)
+    else:
+        for number, document in enumerate(documents):
+            if number:
+                output.line()
+            _show(output, document)
+    if missing:
+        raise NotFound(no_such_id(*missing))
+    return Exit.OK
+
+
+def no_such_id(*names: str) -> str:
+    which = " and ".join(repr(name) for name in names)
+    return f"there is no transactional id {which}; semel txn list shows what there is"
+
+
+def _show(output: Output, document: dict[str, Any]) -> None:
+    started_ms = document["started_ms"]
+    since = None if started_ms is None else f"{time_text(started_ms)} ({duration_text(document['age_ms'])})"
+    output.facts(
+        [
+            ("transactional id", document["transactional_id"]),
+            ("state", Cell(document["state"], "yellow" if document["state"] in _OPEN_STATES else "")),
+            ("producer", f"id {document['producer_id']}, epoch {document['producer_epoch']}"),
+            ("open since", since),
+            ("times out after", duration_text(document["timeout_ms"])),
+            ("coordinator", f"node {document['coordinator']}"),
+            ("partitions", " ".join(document["partitions"])),
+        ]
+    )
