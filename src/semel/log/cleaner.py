@@ -17,9 +17,11 @@ logger = logging.getLogger("semel.log")
 
 
 def cleanable_segments(log: Log, now_ms: int) -> list[Segment]:
-    """Sealed segments that are stable, committed, and older than `min.compaction.lag.ms`."""
+    """Sealed segments that are settled, stable, committed, and older than `min.compaction.lag.ms`."""
     cleanable: list[Segment] = []
     for segment in log.removable_before(log.last_stable_offset):
+        if not log.is_settled(segment):  # sealed while others were being settled
+            break
         if log.config.min_compaction_lag_ms and now_ms - segment.max_timestamp_ms < log.config.min_compaction_lag_ms:
             break
         cleanable.append(segment)

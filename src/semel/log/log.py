@@ -236,6 +236,11 @@ class Log:
     def needs_settling(self) -> bool:
         return bool(self._unsettled)
 
+    def is_settled(self, segment: Segment) -> bool:
+        """Whether a producer snapshot that is durable follows a sealed segment. Before that it must neither go nor get
+        gaps: recovery reads it again, and would take a gap for the end of the log."""
+        return segment not in self._unsettled
+
     async def flush(self) -> None:
         """Makes durable what was appended before the call. A disk that refuses is final: the node must stop."""
         if self._is_flushing:

@@ -66,6 +66,10 @@ def load_log(
     if not loader.segments:
         return Log(disk, directory, config, start_offset=start_offset), done
     end_offset = loader.segments[-1].next_offset
+    if end_offset < recovery_point:
+        raise BrokenLog(
+            f"{directory} ends at offset {end_offset}, and all below {recovery_point} was durable: its end is lost"
+        )
     log = Log(
         disk,
         directory,

@@ -8,14 +8,14 @@ _NO_LIMIT = -1
 
 def expired_segments(log: Log, now_ms: int) -> list[Segment]:
     """The segments at the front that are too old, too many, or before the start of the log; never the active one, and
-    nothing that is not committed yet."""
+    nothing that is not committed and settled yet."""
     candidates = log.removable_before(log.high_watermark)
     expired = {id(segment) for segment in log.removable_before(log.start_offset)}
     if log.config.deletes:
         expired |= _too_old(log, candidates, now_ms) | _too_many(log, candidates)
     front: list[Segment] = []
     for segment in candidates:
-        if id(segment) not in expired:
+        if id(segment) not in expired or not log.is_settled(segment):
             break
         front.append(segment)
     return front

@@ -7,6 +7,7 @@ node stops.
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 
@@ -21,7 +22,7 @@ from semel.log.checkpoints import (
     read_checkpoint,
 )
 from semel.log.cleaner import compaction_task, run_compaction
-from semel.log.errors import CorruptSegment
+from semel.log.errors import BrokenLog, CorruptSegment
 from semel.log.log import IDENTITY_FILE, Log
 from semel.log.recovery import Recovered, load_log
 from semel.log.retention import expired_segments, wants_roll
@@ -33,6 +34,8 @@ logger = logging.getLogger("semel.log")
 _LOCK = ".lock"
 _CLEAN_STOP = ".kafka_cleanshutdown"
 _DELETED_SUFFIX = "-delete"
+_STRAY_SUFFIX = "-stray"
+_IDENTITY = re.compile(rb"version: 0\s+topic_id: [A-Za-z0-9_-]{22}")
 
 
 class LogStore:
@@ -81,7 +84,7 @@ class LogStore:
         for name in names:
             if name.endswith(_DELETED_SUFFIX):
                 disk.remove_tree(f"{self.root}/{name}")
-            elif not self.was_clean and self._holds_log(name):
+            elif not self.was_clean and not name.endswith(_STRAY_SUFFIX) and self._holds_log(name):
                 self._unrecovered.add(name)
         for key in sorted({*self._recovery_points, *self._log_starts, *self._cleaner_offsets}):
             if not disk.exists(self.directory(*key)):
@@ -118,17 +121,24 @@ class LogStore:
         return log
 
     def _move_away_stranger(self, key: TopicPartition, identity: bytes) -> None:
-        """A directory of this name that belonged to a deleted topic, brought back by a power cut, is not ours."""
+        """A directory of this name may have belonged to a deleted topic and been brought back by a power cut; or power
+        was lost while it was made, before anything was acknowledged. It is kept beside: it may be ours and damaged."""
         directory = self.directory(*key)
         try:
-            found = self.host.disk.read_file(f"{directory}/{IDENTITY_FILE}")
+            found = self.host.disk.read_file(f"{directory}/{IDENTITY_FILE}").strip()
         except FileNotFoundError:
             return
-        if found and found.strip() != identity:
-            logger.warning("%s belongs to a topic that was deleted: it is removed", directory)
-            self._forget(key)
-            self.host.disk.remove_tree(self._doom(directory))
-            self.host.disk.sync_dir_now(self.root)
+        if not found or found == identity:
+            return
+        if self._recovery_points.get(key) and not _IDENTITY.fullmatch(found):
+            raise BrokenLog(
+                f"{directory}/{IDENTITY_FILE} is damaged; if the directory belongs to this topic, remove the file, if "
+                "not, move the directory away"
+            )
+        stray = self._renamed(directory, _STRAY_SUFFIX)
+        logger.error("%s is of a topic that is not there: kept as %s, remove it when you are sure", directory, stray)
+        self._forget(key)
+        self.host.disk.sync_dir_now(self.root)
 
     def _report(self, key: TopicPartition, recovered: Recovered) -> None:
         if recovered.scanned_bytes or recovered.cut_bytes:
@@ -153,7 +163,7 @@ class LogStore:
         self._forget(key)
         directory = self.directory(topic, partition)
         if self.host.disk.exists(directory):
-            self._start(self._remove_tree(self._doom(directory)))
+            self._start(self._remove_tree(self._renamed(directory, _DELETED_SUFFIX)))
 
     def _forget(self, key: TopicPartition) -> None:
         for offsets in (self._recovery_points, self._log_starts, self._cleaner_offsets):
@@ -162,12 +172,12 @@ class LogStore:
         self._upkeep.pop(key, None)
         self._uncleanable.discard(key)
 
-    def _doom(self, directory: str) -> str:
+    def _renamed(self, directory: str, suffix: str) -> str:
         # Not a longer form of its own name: that may be as long as a name can be.
-        doomed = f"{self.root}/{self.host.random.getrandbits(64):016x}{_DELETED_SUFFIX}"
-        self.host.disk.rename(directory, doomed)
+        path = f"{self.root}/{self.host.random.getrandbits(64):016x}{suffix}"
+        self.host.disk.rename(directory, path)
         self._unrecovered.discard(directory.rpartition("/")[2])
-        return doomed
+        return path
 
     async def _remove_tree(self, path: str) -> None:
         await self.host.disk.sync_dir(self.root)

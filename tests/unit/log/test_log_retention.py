@@ -8,6 +8,7 @@ from log_samples import NOW_MS, batch, new_log, write
 
 from semel.log.log import Log
 from semel.log.retention import expired_segments, wants_roll
+from semel.sim.loop import run
 
 
 def filled(count: int = 6, *, age_ms: int = 0, **overrides: Any) -> Log:
@@ -16,6 +17,7 @@ def filled(count: int = 6, *, age_ms: int = 0, **overrides: Any) -> Log:
     for number in range(count):
         write(log, batch(b"x" * 100, timestamp_ms=NOW_MS - age_ms + number * 100))
         log.roll()
+    run(log.settle())
     log.high_watermark = log.end_offset
     return log
 
@@ -37,6 +39,7 @@ def test_an_old_segment_behind_a_young_one_stays() -> None:
     for timestamp in (0, 5000, 0):
         write(log, batch(b"x", timestamp_ms=NOW_MS + timestamp))
         log.roll()
+    run(log.settle())
     log.high_watermark = 3
     assert expired(log, NOW_MS + 1000) == [0]
 
@@ -57,6 +60,15 @@ def test_without_limits_nothing_goes() -> None:
 def test_what_is_not_committed_yet_stays() -> None:
     log = filled(retention_ms=100)
     log.high_watermark = 2
+    assert expired(log, NOW_MS + 100_000) == [0, 1]
+
+
+def test_what_was_sealed_while_others_were_settled_stays() -> None:
+    """Its producers are in no snapshot yet: without it, recovery would not know them."""
+    log = filled(2, retention_ms=100)
+    write(log, batch(b"x", timestamp_ms=NOW_MS))
+    log.roll()
+    log.high_watermark = log.end_offset
     assert expired(log, NOW_MS + 100_000) == [0, 1]
 
 

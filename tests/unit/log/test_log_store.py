@@ -13,6 +13,7 @@ from log_samples import batch, batches_from, mark, offsets_from, settings, write
 from semel.config import BrokerConfig
 from semel.host.api import AlreadyLocked, Host
 from semel.log.checkpoints import read_checkpoint
+from semel.log.errors import BrokenLog
 from semel.log.log import Log
 from semel.log.store import LogStore
 from semel.records.control import ControlType
@@ -22,6 +23,7 @@ from semel.sim.disk import SimDisk
 from semel.sim.loop import SimLoop, run
 
 ROOT = "/srv/data"
+TOPIC_ID, OTHER_TOPIC = "A" * 22, "B" * 22
 BROKER = BrokerConfig()
 
 
@@ -47,7 +49,7 @@ class Stand:
         self.store.open()
         return self.store
 
-    def load(self, topic: str = "events", topic_id: str = "one", **overrides: Any) -> Log:
+    def load(self, topic: str = "events", topic_id: str = TOPIC_ID, **overrides: Any) -> Log:
         return self.store.load(topic, 0, topic_id, settings(**overrides))
 
     def fill(self, log: Log, count: int = 10, first: int = 0, producer: int = 1) -> None:
@@ -350,7 +352,7 @@ def test_a_removed_log_is_gone_for_good_and_its_name_is_free() -> None:
         log.advance_start(5)
         await stand.store.checkpoint()
         stand.store.remove("events", 0)
-        new = stand.load(topic_id="two")
+        new = stand.load(topic_id=OTHER_TOPIC)
         assert (new.start_offset, new.end_offset) == (0, 0)
         stand.fill(new, 3)
         await stand.commit(new)
@@ -373,7 +375,7 @@ def test_a_new_log_does_not_inherit_the_checkpoints_of_a_deleted_one_of_its_name
             log.advance_start(20)
             await stand.store.checkpoint()
             stand.store.remove("events", 0)
-            new = stand.load(topic_id="two")
+            new = stand.load(topic_id=OTHER_TOPIC)
             stand.fill(new, 10)
             await stand.commit(new)
             disk = stand.disk.after_power_loss(seed)
@@ -383,7 +385,7 @@ def test_a_new_log_does_not_inherit_the_checkpoints_of_a_deleted_one_of_its_name
                 file.write_at(file.size(), b"torn")
             again = Stand(disk)
             again.open()
-            log = again.load(topic_id="two")
+            log = again.load(topic_id=OTHER_TOPIC)
             assert offsets_from(log, 0) == list(range(10))
 
     simulated(work())
@@ -399,8 +401,53 @@ def test_a_directory_of_a_deleted_topic_that_came_back_is_not_taken_for_the_new_
         await stand.store.checkpoint()
         again = Stand(stand.disk.after_kill())
         again.open()
-        new = again.load(topic_id="two")
+        new = again.load(topic_id=OTHER_TOPIC)
         assert (new.start_offset, new.end_offset) == (0, 0)
+        strays = [name for name in again.disk.list_dir(ROOT) if name.endswith("-stray")]
+        assert len(strays) == 1, "it may be ours, with a damaged name: so it is kept"
+        assert "00000000000000000000.log" in again.disk.list_dir(f"{ROOT}/{strays[0]}")
+
+    simulated(work())
+
+
+def test_a_directory_whose_name_of_the_topic_is_damaged_is_neither_taken_nor_removed() -> None:
+    async def work() -> None:
+        stand = Stand(SimDisk())
+        stand.open()
+        log = stand.load()
+        stand.fill(log, 10)
+        await stand.commit(log)
+        await stand.store.checkpoint()
+        disk = stand.disk.after_kill()
+        disk.replace_file_now(f"{log.directory}/partition.metadata", b"version: 0\ntopic_id: \x81AAAA")
+        again = Stand(disk)
+        again.open()
+        with pytest.raises(BrokenLog, match=r"partition\.metadata is damaged"):
+            again.load()
+        assert disk.exists(log.directory)
+
+    simulated(work())
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_log_that_ends_before_what_was_durable_is_not_taken(is_clean: bool) -> None:
+    async def work() -> None:
+        stand = Stand(SimDisk())
+        stand.open()
+        log = stand.load()
+        stand.fill(log, 10)
+        await stand.commit(log)
+        found = log.segments[0].locate(7)
+        assert found is not None
+        await stand.store.checkpoint()
+        if is_clean:
+            await stand.store.close()
+        disk = stand.disk.after_kill()
+        disk.open(f"{log.directory}/00000000000000000000.log").truncate(found.position)
+        again = Stand(disk)
+        again.open()
+        with pytest.raises(BrokenLog, match="ends at offset 7, and all below 10 was durable"):
+            again.load()
 
     simulated(work())
 
@@ -418,12 +465,12 @@ def test_checkpoints_of_a_directory_that_is_gone_are_forgotten() -> None:
         disk.remove_tree(log.directory)
         again = Stand(disk)
         again.open()
-        new = again.load(topic_id="two")
+        new = again.load(topic_id=OTHER_TOPIC)
         again.fill(new, 3)
         await again.commit(new)
         third = Stand(again.disk.after_power_loss(2))
         third.open()
-        assert offsets_from(third.load(topic_id="two"), 0) == [0, 1, 2]
+        assert offsets_from(third.load(topic_id=OTHER_TOPIC), 0) == [0, 1, 2]
 
     simulated(work())
 
