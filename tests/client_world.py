@@ -18,13 +18,13 @@ sys.path.insert(0, str(Path(__file__).parent / "unit/broker"))
 from broker_harness import BROKER, PORT, Node, RawClient, batch_of, fetch_request, partition_of, produce_request
 from transaction_harness import READ_COMMITTED, committed_values
 
-from fault_answers import FIRST_GENERATION_HIDDEN, FIRST_GENERATION_LIMITS
-from fault_policy import Faults, NoFaults
-from fault_proxy import FaultProxy
 from semel.host.api import Host
 from semel.records.batch import whole_batches
 from semel.records.control import ControlType, read_control
 from semel.records.read import read_records
+from semel.sim.attack.fault_answers import FIRST_GENERATION_HIDDEN, FIRST_GENERATION_LIMITS
+from semel.sim.attack.fault_policy import Faults, NoFaults
+from semel.sim.attack.fault_proxy import FaultProxy
 from semel.sim.host import SimWorld
 from semel.sim.loop import SimLoop, run
 from semel.sim.power import PowerLost

@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fault_policy import Faults
-from fault_proxy import FaultProxy
 from raw_client import RawClient
 from semel.host.real import real_host
 from semel.records.batch import BatchHeader, whole_batches
 from semel.records.control import ControlType, read_control
 from semel.records.read import record_values
+from semel.sim.attack.fault_policy import Faults
+from semel.sim.attack.fault_proxy import FaultProxy
 
 
 @asynccontextmanager

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from proxied_broker import behind, committed_values, connect
 
-from fault_answers import FIRST_GENERATION_HIDDEN, FIRST_GENERATION_LIMITS
-from fault_policy import Fault, SeededFaults
 from real_broker import Brokers, RealBroker
 from semel.client.consumer.consumer import Consumer
 from semel.client.errors import AbortTransactionError, RestartProducerError
 from semel.client.producer.producer import Producer
+from semel.sim.attack.fault_answers import FIRST_GENERATION_HIDDEN, FIRST_GENERATION_LIMITS
+from semel.sim.attack.fault_policy import Fault, SeededFaults
 
 SEEDS = range(int(os.environ.get("SEMEL_REAL_SEEDS", "5")))
 PARTITIONS = 3

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from proxied_broker import behind, log_of
 
-from fault_policy import Blow, Fault, ScriptedFaults
 from semel.client.errors import BadSetting
 from semel.client.producer.producer import Producer
+from semel.sim.attack.fault_policy import Blow, Fault, ScriptedFaults
 
 BATCHES = 5
 RECORD_BYTES = 100

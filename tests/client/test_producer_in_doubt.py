@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from client_world import ClientWorld
-from fault_policy import Blow, Fault, Passing, ScriptedFaults
 from semel.client.errors import AbortTransactionError, DeliveryTimedOut
 from semel.client.producer.producer import Producer
+from semel.sim.attack.fault_policy import Blow, Fault, Passing, ScriptedFaults
 
 TOPIC = "topic"
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from client_world import ClientWorld
-from fault_policy import Blow, Fault, ScriptedFaults
 from semel.client.errors import (
     AbortTransactionError,
     ProducerFenced,
@@ -23,6 +22,7 @@ from semel.client.errors import (
 )
 from semel.client.metadata import TopicPartition
 from semel.client.producer.producer import Producer
+from semel.sim.attack.fault_policy import Blow, Fault, ScriptedFaults
 
 TOPIC = "topic"
 INPUT = "input"

@@ -9,10 +9,10 @@ from typing import Any
 from client_workload import FAULTS_MAX
 
 from client_world import ClientWorld
-from fault_policy import drawn_faults
 from semel.client.consumer.consumer import Consumer
 from semel.client.errors import RetriableError
 from semel.client.metadata import TopicPartition
+from semel.sim.attack.fault_policy import drawn_faults
 
 CATCH_UP_S = 3_600.0
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from fault_answers import PRODUCE, body_of
-from fault_policy import Passing
 from semel.records.batch import read_header
+from semel.sim.attack.fault_answers import PRODUCE, body_of
+from semel.sim.attack.fault_policy import Passing
 
 HEADER_BYTES = 61
 

@@ -15,10 +15,10 @@ from typing import Any
 from client_wire import ProducerWitness
 
 from client_world import ClientWorld
-from fault_policy import drawn_faults
 from semel.client.errors import SemelError
 from semel.client.producer.batch import Delivery
 from semel.client.producer.producer import Producer
+from semel.sim.attack.fault_policy import drawn_faults
 
 TOPIC = "topic"
 FAULTS_MAX = 30

@@ -17,7 +17,7 @@ from client_transactions import TransactionalRun
 from client_workload import idempotent_run, new_world
 
 from client_world import ClientWorld
-from fault_policy import Fault, SeededFaults
+from semel.sim.attack.fault_policy import Fault, SeededFaults
 
 SEEDS = int(os.environ.get("SEMEL_SEEDS", "200"))
 FIRST_SEED = int(os.environ.get("SEMEL_FIRST_SEED", "0"))

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from client_world import BROKER, ClientWorld, RawClient, batch_of, produce_request
-from fault_answers import FIRST_GENERATION_HIDDEN, FIRST_GENERATION_LIMITS
-from fault_policy import Blow, Fault, ScriptedFaults, drawn_faults
-from fault_proxy import FaultProxy
 from real_broker import Brokers
 from semel.host.real import real_host
+from semel.sim.attack.fault_answers import FIRST_GENERATION_HIDDEN, FIRST_GENERATION_LIMITS
+from semel.sim.attack.fault_policy import Blow, Fault, ScriptedFaults, drawn_faults
+from semel.sim.attack.fault_proxy import FaultProxy
 from semel.wire.apis import API
 from semel.wire.spec.api_versions import ApiVersionsRequest
 from semel.wire.spec.describe_cluster import DescribeClusterRequest

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sink_world import wait_for_markers
+
 from semel.client.admin.values import NewTopic
 from semel.client.values import Message
 from semel.spark.pipeline.definition import Pipeline, Source, TopicSink
@@ -108,6 +110,7 @@ class PipelineWorld:
 
     def read(self, topic: str) -> list[Message]:
         """All that is committed, in order of partition and offset."""
+        wait_for_markers(self.address)
         with Consumer(bootstrap_servers=self.address, isolation_level="read_committed") as consumer:
             return list(_all_of(consumer, topic))
 

@@ -6,6 +6,7 @@ Also the judge: what a reader of committed data finds in a topic.
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from semel.client.admin.group_values import PREPARE_ABORT, PREPARE_COMMIT
 from semel.client.metadata import TopicPartition
 from semel.host.real import RealClock, real_host
 from semel.spark import steps
@@ -23,9 +25,10 @@ from semel.spark.sink_options import Partitioner
 from semel.spark.staging import Staged, StagingArea, StagingWriter, file_name
 from semel.spark.succession import NextBatch
 from semel.spark.topic_facts import TopicBook
-from semel.sync import Consumer
+from semel.sync import Admin, Consumer
 
 MARKER_TOPIC = "__semel_pipelines"
+MARKERS_TIMEOUT_S = 30.0
 Row = tuple[bytes | None, bytes]
 
 
@@ -131,8 +134,18 @@ class SinkWorld:
         return committed_rows(self.address, topic or self.topic)
 
 
+def wait_for_markers(address: str) -> None:
+    """A commit is answered when it is decided. Readers see it when its markers are written, which is a moment later."""
+    deadline_s = time.monotonic() + MARKERS_TIMEOUT_S
+    with Admin(bootstrap_servers=address) as admin:
+        while ending := admin.list_transactions(states=(PREPARE_COMMIT, PREPARE_ABORT)):
+            assert time.monotonic() < deadline_s, f"no end after {MARKERS_TIMEOUT_S} s: {ending}"
+            time.sleep(0.02)
+
+
 def committed_rows(address: str, topic: str, isolation_level: str = "read_committed") -> list[Row]:
     """What a reader of committed data finds, partition after partition, each in order."""
+    wait_for_markers(address)
     with Consumer(bootstrap_servers=address, isolation_level=isolation_level, auto_offset_reset="earliest") as consumer:
         partitions = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic))]
         ends = consumer.end_offsets(partitions)

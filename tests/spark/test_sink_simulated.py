@@ -13,8 +13,8 @@ import pytest
 from simulated_runs import MARKERS, PARTITIONS, TOPIC, Runs, SparkLog, judge
 
 from client_world import ClientWorld
-from fault_policy import drawn_faults
 from semel.client.producer.producer import Producer
+from semel.sim.attack.fault_policy import drawn_faults
 from semel.spark.committer import Committer, Publication
 from semel.spark.marker import Marker, MarkerTopic
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,12 +11,12 @@ from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sink_world import committed_rows
+from sink_world import committed_rows, wait_for_markers
 
 from semel.client.metadata import TopicPartition
 from semel.client.values import Message
 from semel.records.partitioning import partition_of_key
-from semel.spark.adoption import adopt_checkpoint, marker_of
+from semel.spark.adoption import marker_of
 from semel.spark.foreach_batch import publish_each
 from semel.sync import Consumer
 
@@ -80,6 +79,7 @@ def batch_write(rows: DataFrame, options: dict[str, str], **more: str) -> None:
 
 
 def messages_of(address: str, topic: str) -> list[Message]:
+    wait_for_markers(address)
     with Consumer(bootstrap_servers=address, isolation_level="read_committed") as consumer:
         partitions = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic))]
         ends = consumer.end_offsets(partitions)
@@ -132,29 +132,6 @@ def test_large_batches_are_staged_in_files_and_cleaned_up(
     assert any(name.startswith(query.runId) for name in seen), "there was a file while it ran"
     assert staged_files(options) == []
     assert len(messages_of(address, options["topic"])) == 4000
-
-
-def test_a_restored_checkpoint_is_refused_and_can_be_adopted(
-    address: str, lines: Lines, options: dict[str, str], tmp_path: Path
-) -> None:
-    from pyspark.errors import StreamingQueryException
-
-    lines.add()
-    run(lines.stream(), options)
-    backup = tmp_path / "backup"
-    shutil.copytree(options["checkpointLocation"], backup)
-    for _ in range(2):
-        lines.add()
-        run(lines.stream(), options)
-    shutil.rmtree(options["checkpointLocation"])
-    shutil.copytree(backup, options["checkpointLocation"])
-    with pytest.raises(StreamingQueryException, match="semel pipeline adopt"):
-        run(lines.stream(), options)
-    assert sorted(committed_rows(address, options["topic"])) == sorted(lines.rows), "nothing was added"
-    adoption = adopt_checkpoint(options)
-    assert adoption.batch_id == 0
-    run(lines.stream(), options)
-    assert len(committed_rows(address, options["topic"])) == len(lines.rows) + 40, "as asked for: batches 1 and 2 again"
 
 
 def test_a_failing_task_leaves_no_record_behind(spark: SparkSession, address: str, options: dict[str, str]) -> None:

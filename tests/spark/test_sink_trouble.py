@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from sink_world import FakeCheckpoint, Row, SinkWorld, committed_rows, rows_of
 
-from fault_policy import Blow, Fault, ScriptedFaults
-from fault_proxy import FaultProxy
 from real_broker import Brokers, RealBroker, clean_environment
 from semel.client.admin.values import NewTopic
 from semel.client.errors import BadSetting, Disconnected
 from semel.host.real import real_host
+from semel.sim.attack.fault_policy import Blow, Fault, ScriptedFaults
+from semel.sim.attack.fault_proxy import FaultProxy
 from semel.spark.adoption import marker_of
 from semel.spark.committer import Publication
 from semel.spark.sink_errors import BatchTooSlow, OutcomeUnknown, Overtaken, SinkError

@@ -7,8 +7,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from client_world import ClientWorld
-from fault_policy import Blow, Fault, ScriptedFaults
 from semel.client.admin.admin import Admin
+from semel.sim.attack.fault_policy import Blow, Fault, ScriptedFaults
 
 BETWEEN_ATTEMPTS_S = 0.05
 """Longer than a request takes here, shorter than the pause before the next one."""

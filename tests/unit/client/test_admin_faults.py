@@ -9,13 +9,13 @@ import pytest
 from admin_world import admin_of
 
 from client_world import ClientWorld
-from fault_policy import Fault, SeededFaults
 from semel.client.admin.admin import Admin
 from semel.client.admin.outcome import AdminErrors
 from semel.client.admin.values import ConfigResource, NewTopic
 from semel.client.errors import RetriableError, SemelError
 from semel.client.metadata import TopicPartition
 from semel.client.values import OffsetAndMetadata
+from semel.sim.attack.fault_policy import Fault, SeededFaults
 from semel.sim.host import SimWorld
 from semel.sim.loop import SimLoop
 

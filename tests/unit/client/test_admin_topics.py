@@ -11,12 +11,12 @@ from admin_fakes import FakeCluster, InTurn, faked
 from admin_world import BETWEEN_ATTEMPTS_S, lost, on_broker, requests
 
 from client_world import ClientWorld, batch_of
-from fault_policy import Blow, Fault
 from semel.client.admin.admin import Admin
 from semel.client.admin.outcome import AdminErrors
 from semel.client.admin.values import ConfigSource, NewTopic, OffsetSpec
 from semel.client.errors import BadSetting, BrokerRefused, TopicExists, UnknownTopic, UnsupportedByBroker
 from semel.client.metadata import TopicPartition
+from semel.sim.attack.fault_policy import Blow, Fault
 from semel.wire.errors import ErrorCode
 from semel.wire.schema import NO_UUID, Response
 from semel.wire.spec.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse

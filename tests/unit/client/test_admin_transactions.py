@@ -20,12 +20,12 @@ from transaction_harness import (
 )
 
 from client_world import ClientWorld, batch_of
-from fault_policy import Blow, Fault
 from semel.client.admin.admin import Admin
 from semel.client.admin.outcome import AdminErrors
 from semel.client.admin.values import OffsetSpec
 from semel.client.errors import BadSetting, BrokerRefused, UnknownTopic, UnsupportedByBroker
 from semel.client.metadata import TopicPartition
+from semel.sim.attack.fault_policy import Blow, Fault
 from semel.wire.errors import ErrorCode
 from semel.wire.schema import Response
 from semel.wire.spec.describe_producers import (

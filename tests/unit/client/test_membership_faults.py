@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from membership_world import ClientWorld, Member
 
-from fault_policy import drawn_faults
 from semel.client.errors import FencedInstance
+from semel.sim.attack.fault_policy import drawn_faults
 
 APIS = (
     "FindCoordinator",

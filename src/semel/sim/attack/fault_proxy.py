@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
-from fault_answers import API_VERSIONS, denial, limited, needs_answer, refusal, staying_behind
-from fault_policy import Blow, Fault, Faults, Passing
 from semel.host.api import Host, Link, Listener
+from semel.sim.attack.fault_answers import API_VERSIONS, denial, limited, needs_answer, refusal, staying_behind
+from semel.sim.attack.fault_policy import Blow, Fault, Faults, Passing
 from semel.wire.frame import read_request_header
 
 READ_BYTES = 1 << 16
@@ -32,6 +32,10 @@ class Witness(Protocol):
 
     def ended(self, connection: int) -> None:
         """The connection to the client is no more."""
+
+
+class BrokenProtocol(Exception):
+    """What passed by is not what was to come."""
 
 
 class Cut(Exception):
@@ -199,11 +203,12 @@ class Passage:
     async def _carry_answers(self) -> None:
         while (frame := await self._answers.next_frame()) is not None:
             if not self._owed:
-                raise AssertionError(f"the broker answered what was not asked: {frame[:40]!r}")
+                raise BrokenProtocol(f"the broker answered what was not asked: {frame[:40]!r}")
             owed = self._owed.popleft()
             self._is_answering = True
             correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
-            assert correlation_id == owed.request.correlation_id, f"{owed.request} was next, not {correlation_id}"
+            if correlation_id != owed.request.correlation_id:
+                raise BrokenProtocol(f"{owed.request} was next, not {correlation_id}")
             if not owed.is_swallowed:
                 frame = await self._proxy.rewritten(frame, owed.request)
                 if owed.blow is None:
@@ -256,8 +261,6 @@ class FaultProxy:
         self.failures: list[BaseException] = []
         self.witness: Witness | None = None
         """To be set before the first connection."""
-        self.requests: list[Passing] = []
-        """Every request that came by, in order."""
         self._network = host.network
         self._name = name
         self._version_limits = dict(version_limits or {})
@@ -328,7 +331,6 @@ class FaultProxy:
             broker.close()
 
     def note(self, request: Passing, blow: Blow | None) -> None:
-        self.requests.append(request)
         what = f"#{request.connection} {request.name} v{request.version} ({request.correlation_id})"
         if blow is not None:
             what += f": {blow.fault.value} [{blow.delay_s:.3f} s, {blow.share:.2f}]"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-from fault_policy import Passing
+from semel.sim.attack.fault_policy import Passing
 from semel.wire.apis import request_class, response_class
 from semel.wire.codec import decoder
 from semel.wire.errors import ErrorCode
