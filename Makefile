@@ -1,13 +1,14 @@
 # Two commands do everything on a fresh machine: `make demo` and `make test`.
 PYTHON ?= python3
 VENV ?= .venv
-SPARK_TESTS ?= tests/spark
+SPARK_TESTS ?= tests/spark tests/docs
+KILLS ?= 45
 BIN := $(VENV)/bin
 COMPILED := src/semel/records/kernel.py src/semel/records/column_kernel.py src/semel/host/_native.pyx
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test spark lint format conformance bench docs clean
+.PHONY: help demo test spark connect chaos cluster lint format conformance bench docs clean
 
 help: ## What there is to make
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -20,6 +21,16 @@ test: $(VENV)/.ready ## Run every test but those that start Spark or need Maven
 
 spark: $(VENV)/.ready ## The tests that start Spark (Java 17; some minutes)
 	@$(BIN)/python -m pytest -m "spark and not kafka" $(SPARK_TESTS) $(ARGS)
+
+connect: $(VENV)/.ready ## The pipeline through Spark Connect, with the packages that it needs beside the others
+	@$(BIN)/pip install --quiet --target build/connect grpcio grpcio-status googleapis-common-protos 'pandas<3'
+	@PYTHONPATH=build/connect $(BIN)/python -m pytest -m "spark and not kafka" tests/spark/test_connect.py $(ARGS)
+
+chaos: $(VENV)/.ready ## The pipeline under a long row of kills, drawn by a seed (KILLS=45; half an hour)
+	@SEMEL_CHAOS_KILLS=$(KILLS) $(BIN)/python -m pytest -s tests/spark/test_chaos_long.py $(ARGS)
+
+cluster: $(VENV)/.ready ## A pipeline on a Spark cluster and three Kafka nodes, with kills (Java, Maven; ten minutes)
+	@PYTHONPATH=tests $(BIN)/python tests/spark/cluster_run.py $(ARGS)
 
 lint: $(VENV)/.ready ## ruff, mypy --strict, import-linter
 	@$(BIN)/ruff check .

@@ -22,10 +22,17 @@ from semel.sync import Admin, Producer
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# Every Java here runs for seconds or minutes: to compile its code thoroughly would double its CPU time.
+# Spark hands this on to its drivers, also to those in processes of their own.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+KEEP_OLD_RECORDS = {"log.retention.ms": "-1"}
+"""Tests write records with times of long ago. Retention, which comes by every five minutes, would take them away."""
 BROKER_SETTINGS = {
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
     "group.initial.rebalance.delay.ms": "0",
+    **KEEP_OLD_RECORDS,
 }
 
 
@@ -69,7 +76,7 @@ def spark_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafk
     reason = skip_reason()
     if reason is not None:
         pytest.skip(reason)
-    node = ApacheKafka(tmp_path_factory.mktemp("spark-kafka")).start()
+    node = ApacheKafka(tmp_path_factory.mktemp("spark-kafka"), settings=KEEP_OLD_RECORDS).start()
     yield node
     node.reap()
 

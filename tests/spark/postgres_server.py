@@ -1,4 +1,4 @@
-"""A PostgreSQL server for tests, from the system's packages, in a directory of its own."""
+"""A PostgreSQL server for tests, from the system's packages, in a directory of its own; tests reach it by psycopg."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from libpq_connection import LibpqConnection
+import pytest
 
 START_TIMEOUT_S = 30.0
 
@@ -46,19 +49,27 @@ class Postgres:
         )
 
     @property
-    def conninfo(self) -> str:
-        return f"host={self.root} dbname=postgres user=tester"
+    def url(self) -> str:
+        return f"postgresql://tester@/postgres?host={self.root}"
+
+    def ask(self, statement: str) -> list[tuple[Any, ...]]:
+        import psycopg
+
+        with psycopg.connect(self.url) as connection:
+            return connection.execute(statement).fetchall()
 
     def start(self) -> Postgres:
-        log = (self.root / "log").open("ab")
+        import psycopg
+
         command = [self._programs / "postgres", "-D", self.root / "data", "-k", self.root, "-c", "listen_addresses="]
-        self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.root, **as_postgres())
+        with (self.root / "log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.root, **as_postgres())
         deadline = time.monotonic() + START_TIMEOUT_S
         while True:
             try:
-                LibpqConnection(self.conninfo, with_copy=False).close()
+                self.ask("select 1")
                 return self
-            except Exception:
+            except psycopg.OperationalError:
                 assert time.monotonic() < deadline, (self.root / "log").read_text()
                 time.sleep(0.05)
 
@@ -71,3 +82,18 @@ class Postgres:
     def reap(self) -> None:
         self.stop(signal.SIGQUIT)
         shutil.rmtree(self.root, ignore_errors=True)
+
+
+@contextmanager
+def running_postgres() -> Iterator[Postgres]:
+    """Skips the test, with a reason, where there is none."""
+    programs = postgres_programs()
+    if programs is None:
+        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
+    if find_spec("psycopg") is None:
+        pytest.skip("psycopg is not installed: pip install 'psycopg[binary]'")
+    server = Postgres(programs)
+    try:
+        yield server.start()
+    finally:
+        server.reap()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import signal
 import sqlite3
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from libpq_connection import LibpqConnection, load_libpq
-from postgres_server import Postgres, postgres_programs
+from postgres_server import Postgres, running_postgres
 from pyspark.sql import types
 from sink_world import FakeCheckpoint
 
 from semel.client.errors import BadSetting
 from semel.spark.databases import Column
 from semel.spark.jdbc import TableWriter, table_writer
+from semel.spark.pipeline.table import marker_in
 from semel.spark.sink_errors import BatchRefused
 
 if TYPE_CHECKING:
@@ -33,16 +33,8 @@ COLUMNS = [Column("name", types.StringType()), Column("amount", types.LongType()
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[Postgres]:
-    programs = postgres_programs()
-    if programs is None:
-        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
-    if load_libpq() is None:
-        pytest.skip("libpq is not installed: apt-get install libpq5")
-    server = Postgres(programs)
-    try:
-        yield server.start()
-    finally:
-        server.reap()
+    with running_postgres() as server:
+        yield server
 
 
 @dataclass
@@ -56,7 +48,7 @@ class World:
         return table_writer(**{"table": table, "query": query or table, "create": True, **self.arguments, **options})
 
 
-@pytest.fixture(params=["sqlite", "postgresql", "postgresql with copy", "psycopg"])
+@pytest.fixture(params=["sqlite", "postgresql", "postgresql by a driver without copy"])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     if request.param == "sqlite":
         path = tmp_path / "data.sqlite"
@@ -67,22 +59,19 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
 
         return World({"url": f"sqlite:///{path}"}, ask_sqlite)
     server: Postgres = request.getfixturevalue("postgres")
+    if request.param == "postgresql":
+        return World({"url": server.url}, server.ask)
+    return World({"connect": lambda: connect_without_copy(server.url), "dialect": "postgresql"}, server.ask)
 
-    def ask(statement: str) -> list[tuple[Any, ...]]:
-        connection = LibpqConnection(server.conninfo, with_copy=False)
-        try:
-            return connection.execute(statement)
-        finally:
-            connection.rollback()
-            connection.close()
 
-    if request.param == "psycopg":
-        if importlib.util.find_spec("psycopg") is None:
-            pytest.skip("psycopg is not installed: pip install 'semel[postgres]'")
-        return World({"url": f"postgresql://tester@/postgres?host={server.root}"}, ask)
-    with_copy = request.param.endswith("copy")
-    connect = lambda: LibpqConnection(server.conninfo, with_copy=with_copy)  # noqa: E731
-    return World({"connect": connect, "dialect": "postgresql"}, ask)
+def connect_without_copy(url: str) -> Any:
+    """As a driver that has no more than the DB-API asks for."""
+    import psycopg
+
+    class PlainCursor(psycopg.Cursor[Any]):
+        copy = None
+
+    return psycopg.connect(url, cursor_factory=PlainCursor)
 
 
 @pytest.fixture
@@ -209,6 +198,25 @@ def test_queries_do_not_wait_for_each_other(world: World, table: str, unique: Ca
     assert len(rows_of(world, table)) == 4
 
 
+def test_who_looks_waits_for_nobody_and_changes_nothing(world: World, table: str) -> None:
+    writer = world.writer(table)
+    assert marker_in(writer) is None
+    assert world.ask("select * from semel_batches where query = '" + table + "'") == []
+    writer.write(COLUMNS, iter([("a", 1)]), 0)
+    seen = []
+
+    def rows() -> Iterator[tuple[str, int]]:
+        yield ("b", 2)
+        seen.append(marker_in(writer))
+
+    if "sqlite" not in str(world.arguments.get("url")):  # which has one transaction at a time
+        writer.write(COLUMNS, rows(), 1)
+        assert [marker.number for marker in seen if marker is not None] == [0]
+    found = marker_in(writer)
+    assert found is not None
+    assert found.number == len(seen)
+
+
 def test_queries_have_entries_of_their_own(world: World, table: str) -> None:
     for query in ("one", "two"):
         assert world.writer(table, f"{query} {table}").write(COLUMNS, iter([(query, 1)]), 0)
@@ -247,27 +255,42 @@ def test_values_of_all_kinds_arrive(world: World, table: str) -> None:
     world.writer(table).write(columns, iter([tuple(value for _, _, value in kinds)]), 0)
     (row,) = world.ask(f'select * from "{table}"')
     found = dict(zip([name for name, _, _ in kinds], row, strict=True))
-    assert str(found["flag"]) in ("1", "t")
-    assert (int(found["small"]), float(found["ratio"]), str(found["price"])) == (-3, 0.5, "12.30")
-    assert found["data"] in (b"\x00\xff", "\\x00ff")
-    assert found["day"] == "2026-03-01"
-    assert datetime.fromisoformat(f"{found['at']}".replace("+00", "+00:00").replace(":00:00", ":00")) == (
-        naive.astimezone(UTC)
-    )
-    assert str(found["local"]).startswith("2026-03-01 12:30:15.25")
-    assert found["parts"].replace(" ", "") == "[1,2]"
-    assert found['odd "name"'] == "tab\there\\ \n'quoted'"
-    assert found["nothing"] is None
+    at = naive.astimezone(UTC)
+    if world.writer(table).database.dialect == "postgresql":
+        expected = {"data": b"\x00\xff", "at": at, "parts": [1, 2]}
+    else:  # SQLite has neither times nor decimals nor lists: they are texts
+        expected = {
+            "data": b"\x00\xff",
+            "at": at.isoformat(" "),
+            "parts": "[1,2]",
+            "price": "12.30",
+            "day": "2026-03-01",
+            "local": naive.isoformat(" "),
+        }
+    assert found == {name: value for name, _, value in kinds} | expected
+
+
+def test_a_connection_that_commits_every_statement_is_told_not_to(postgres: Postgres, table: str) -> None:
+    import psycopg
+
+    connections = {"connect": lambda: psycopg.connect(postgres.url, autocommit=True), "dialect": "postgresql"}
+    writer = table_writer(table=table, query=table, create=True, **connections)
+    writer.write(COLUMNS, iter([("a", 1)]), 0)
+
+    def failing() -> Iterator[tuple[Any, ...]]:
+        yield "lost", 1
+        raise RuntimeError("the task failed")
+
+    with pytest.raises(RuntimeError, match="the task failed"):
+        writer.write(COLUMNS, failing(), 1)
+    assert postgres.ask(f'select name from "{table}"') == [("a",)]
+    with_keys = table_writer(table=f"{table} totals", query=table, keys=["name"], create=True, **connections)
+    assert with_keys.write(COLUMNS, iter([("a", 1), ("a", 2)]), 1)
+    assert postgres.ask(f'select * from "{table} totals"') == [("a", 2)]
 
 
 def test_a_database_that_dies_before_the_commit_has_nothing_of_the_batch(postgres: Postgres, table: str) -> None:
-    writer = table_writer(
-        table=table,
-        query=table,
-        create=True,
-        connect=lambda: LibpqConnection(postgres.conninfo, with_copy=True),
-        dialect="postgresql",
-    )
+    writer = table_writer(postgres.url, table, query=table, create=True)
     writer.write(COLUMNS, iter([("a", 1)]), 0)
 
     def dying() -> Iterator[tuple[Any, ...]]:
@@ -279,9 +302,7 @@ def test_a_database_that_dies_before_the_commit_has_nothing_of_the_batch(postgre
         writer.write(COLUMNS, dying(), 1)
     postgres.start()
     assert writer.write(COLUMNS, iter([("b", 2)]), 1)
-    connection = LibpqConnection(postgres.conninfo, with_copy=False)
-    assert sorted(connection.execute(f'select name from "{table}"')) == [("a",), ("b",)]
-    connection.close()
+    assert sorted(postgres.ask(f'select name from "{table}"')) == [("a",), ("b",)]
 
 
 # -- what is refused
@@ -299,6 +320,12 @@ def test_a_database_that_dies_before_the_commit_has_nothing_of_the_batch(postgre
 def test_a_writer_that_cannot_work_is_refused_at_once(arguments: dict[str, Any], why: str) -> None:
     with pytest.raises(BadSetting, match=why):
         table_writer(**arguments)
+
+
+def test_without_psycopg_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(BadSetting, match=r"PostgreSQL needs psycopg: .*psycopg.*; pip install 'semel\[postgres\]'"):
+        table_writer("postgresql://nobody@nowhere/x", "t", query="q").write(COLUMNS, iter(()), 0)
 
 
 # -- with Spark

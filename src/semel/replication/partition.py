@@ -292,4 +292,5 @@ class Partition:
             _, future = self._waiting_for_commit.popleft()
             if not future.done():
                 future.set_exception(Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is closed"))
+                future.exception()  # whoever waited may have gone, and then it is no error that nobody hears of it
         self.wake_watchers()

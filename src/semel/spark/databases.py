@@ -58,10 +58,8 @@ class _Postgres:
     def __call__(self) -> Any:
         try:
             psycopg = import_module("psycopg")
-        except ImportError as error:
-            raise BadSetting(
-                "PostgreSQL needs psycopg, which is not installed: pip install 'semel[postgres]'"
-            ) from error
+        except ImportError as error:  # it is not there, or the library of PostgreSQL that it needs is not
+            raise BadSetting(f"PostgreSQL needs psycopg: {error}; pip install 'semel[postgres]'") from error
         return psycopg.connect(self.url)
 
 
@@ -118,6 +116,12 @@ class Session(ABC):
         self._create_if_missing(
             table, "query text primary key, batch_id bigint not null, digest text not null, written_at text"
         )
+
+    def last_batch(self, table: str, query: str) -> tuple[int, str] | None:
+        """As it is committed, for showing: nobody is waited for, and nothing is changed."""
+        self._cursor.execute(f"select batch_id, digest from {quoted(table)} where query = {self.placeholder}", (query,))
+        found = self._cursor.fetchone()
+        return None if found is None or found[0] == _NONE_YET else (int(found[0]), str(found[1]))
 
     def lock_batch(self, table: str, query: str) -> tuple[int, str]:
         """The batch that was written last, and its digest. Nobody else can do the same until this transaction ends."""
@@ -208,7 +212,9 @@ class PostgresSession(Session):
     }
 
     def begin(self) -> None:
-        """The driver begins by itself."""
+        """The driver begins by itself; but not on a connection that was made to commit every statement alone."""
+        if getattr(self._connection, "autocommit", False):
+            self._connection.autocommit = False
 
     def _create_if_missing(self, table: str, parts: str) -> None:
         self._cursor.execute("select to_regclass(%s)::text", (quoted(table),))

@@ -8,8 +8,10 @@ Without a cluster it listens on this machine only.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
+import shutil
 import sys
 from collections.abc import Mapping, MutableMapping
 from typing import TYPE_CHECKING
@@ -18,6 +20,8 @@ from semel.spark.java import cache_directory, choose_java, keep_file
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+logger = logging.getLogger("semel.spark")
 
 DEFAULT_MASTER = "local[*]"
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
@@ -66,8 +70,7 @@ def prepare(
     """All settings of a session to be started; sets in `environ` what Spark looks for there."""
     from pyspark import SparkContext
 
-    environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    _choose_python(environ)
     given = {"spark.app.name": app_name, "spark.ui.showConsoleProgress": "false", **spark_conf(conf)}
     is_submitted = "PYSPARK_GATEWAY_PORT" in environ
     if not is_submitted or master is not None:
@@ -83,6 +86,21 @@ def prepare(
     # The default of 200 is for clusters: every micro-batch of a query that keeps state would have so many tasks.
     defaults = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return {**defaults, "spark.sql.shuffle.partitions": str(cores), **given}
+
+
+def _choose_python(environ: MutableMapping[str, str]) -> None:
+    """Spark starts a data source by one name, that of the driver's Python, on the driver and in tasks: so a name that
+    was given for the tasks has to be the driver's too, and to lead to a Python on both sides."""
+    python = environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    drivers_python = environ.setdefault("PYSPARK_DRIVER_PYTHON", python)
+    if drivers_python != python:
+        logger.warning(
+            "PYSPARK_PYTHON is %s, but tasks of format('semel') run PYSPARK_DRIVER_PYTHON, which is %s",
+            python,
+            drivers_python,
+        )
+    if shutil.which(drivers_python, path=environ.get("PATH")) is None:
+        logger.warning("there is no %s here: the driver needs it as the tasks do, under the same name", drivers_python)
 
 
 def spark_conf(conf: Mapping[str, object]) -> dict[str, str]:

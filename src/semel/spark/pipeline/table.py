@@ -18,8 +18,8 @@ def marker_in(writer: TableWriter) -> Marker | None:
     """Which batch the database holds, as a marker."""
     with writer.database.transaction() as session:
         session.create_batches(writer.batches_table)
-        number, digest = session.lock_batch(writer.batches_table, writer.query)
-    return None if number < 0 else Marker(number, digest, f"{writer.query!r} in table {writer.batches_table}")
+        found = session.last_batch(writer.batches_table, writer.query)
+    return None if found is None else Marker(*found, f"{writer.query!r} in table {writer.batches_table}")
 
 
 def writer_of(pipeline: Pipeline, sink: TableSink) -> TableWriter:
