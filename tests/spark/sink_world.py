@@ -111,7 +111,7 @@ class SinkWorld:
         digest = read.digest(batch_id)
         assert digest is not None
         succession = NextBatch(
-            self.checkpoint.query_id, batch_id, digest, read.digest(batch_id - 1), self.transactional_id
+            self.checkpoint.query_id, batch_id, digest, read.digest(batch_id - 1), self.transactional_id, read.digest
         )
         return Publication(staged, self.transactional_id, succession, run_id)
 

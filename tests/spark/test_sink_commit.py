@@ -102,7 +102,29 @@ async def refusal_of(world: SinkWorld, batch_id: int, *, end: str | None = None)
 
 async def test_a_restored_checkpoint_is_refused_where_skipping_would_lose_records(world: SinkWorld) -> None:
     await batches(world, 0, 1, 2, 3)
+    for number in (2, 3):
+        (world.checkpoint.path / "offsets" / str(number)).unlink()
     assert "batch 3 was committed last" in await refusal_of(world, 1, end="other offsets")
+
+
+async def test_a_run_that_sleeps_while_others_go_on_is_told_so_and_not_to_adopt(world: SinkWorld) -> None:
+    await batches(world, 0)
+    world.checkpoint.plan(1)
+    staged = [world.stage(rows_of(1), 1)]
+    asleep, go_on = asyncio.Event(), asyncio.Event()
+
+    async def reached(where: Step, batch_id: int) -> None:
+        if where is Step.CHECKED:
+            asleep.set()
+            await go_on.wait()
+
+    zombie = asyncio.create_task(world.commit(1, staged, reached))
+    await asleep.wait()
+    expected = rows_of(0) + await batches(world, 1, 2)
+    go_on.set()
+    with pytest.raises(Overtaken, match="another run of the query is at batch 2"):
+        await zombie
+    assert sorted(world.committed()) == sorted(expected)
 
 
 async def test_a_batch_of_the_same_number_with_other_offsets_is_refused(world: SinkWorld) -> None:

@@ -114,7 +114,12 @@ class SemelStreamWriter(DataSourceStreamArrowWriter):
             staged=[message.staged for message in received],
             transactional_id=transactional_id,
             succession=NextBatch(
-                self._query_id, batch_id, digest, checkpoint.digest(batch_id - 1), transactional_id=transactional_id
+                self._query_id,
+                batch_id,
+                digest,
+                checkpoint.digest(batch_id - 1),
+                transactional_id=transactional_id,
+                digest_of=checkpoint.digest,
             ),
             run_id=next((message.run_id for message in received), ""),
         )

@@ -6,11 +6,12 @@ versions of a batch write only grow, as those of Delta's `txnVersion` do.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from semel.spark.marker import Marker, batch_key, stream_key
-from semel.spark.sink_errors import CheckpointRefused
+from semel.spark.sink_errors import CheckpointRefused, Overtaken
 
 
 class Succession(Protocol):
@@ -21,7 +22,8 @@ class Succession(Protocol):
     def number(self) -> int: ...
 
     def is_done(self, found: Marker | None) -> bool:
-        """Whether it was published already; False: it is the next one. Raises CheckpointRefused if it is neither."""
+        """Whether it was published already; False: it is the next one. Raises CheckpointRefused if it is neither, and
+        Overtaken if it was, long ago."""
 
     def marker(self, transactional_id: str, run_id: str, record_count: int) -> Marker: ...
 
@@ -36,6 +38,8 @@ class NextBatch:
     previous_digest: str | None
     """Of the batch before, if the checkpoint still holds it."""
     transactional_id: str
+    digest_of: Callable[[int], str | None] = lambda number: None
+    """Of any batch that the checkpoint holds."""
 
     @property
     def key(self) -> str:
@@ -56,6 +60,9 @@ class NextBatch:
                 f"batch {self.number} was committed before, with other offsets of its sources: the checkpoint was "
                 "restored from a backup, copied or edited"
             )
+        if found.number > self.number and self.digest_of(found.number) == found.digest:
+            # This very checkpoint has it: nobody has restored anything, another run has gone on.
+            raise Overtaken(f"batch {self.number} is long done: another run of the query is at batch {found.number}")
         if found.number != self.number - 1:
             raise self._refused(
                 f"batch {found.number} was committed last, and batch {self.number} does not follow it: the checkpoint "
