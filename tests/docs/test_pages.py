@@ -25,7 +25,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
     for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
-    if path.name != "pipelines.md"  # tests/spark/test_interop_page.py
+    # These have tests of their own: tests/spark/test_interop_page.py, tests/unit/cli/test_log_commands.py.
+    if path.name not in ("pipelines.md", "log-files.md")
 )
 ELSEWHERE = {
     r"make \w+.*": "the Makefile has it",
@@ -69,8 +70,10 @@ class Reader:
             assert masked(self._broker.stdout.splitlines()[0]) == masked(command.shown[0])
             return
         text = self._here(command.text)
-        if re.search(r"\bsemel (topic|produce|consume|group|txn)\b", text) and "--bootstrap" not in text:
-            text = re.sub(r"\bsemel ((?:topic|produce|consume|group|txn)\b[^|]*)", self._addressed, text)
+        if re.search(r"\bsemel (topic|produce|consume|group|txn|check)\b", text) and not re.search(
+            "--bootstrap|--cluster", text
+        ):
+            text = re.sub(r"\bsemel ((?:topic|produce|consume|group|txn|check)\b[^|]*)", self._addressed, text)
         done = subprocess.run(
             ["bash", "-c", f"set -o pipefail; {text}"],
             capture_output=True,
@@ -151,13 +154,13 @@ def test_what_a_page_shows_of_spark_works(page: str, reader: Reader) -> None:
 
 def test_every_target_that_a_page_names_is_in_the_makefile() -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    for page in [*PAGES, "docs/pipelines.md"]:
+    for page in [*PAGES, "docs/pipelines.md", "docs/log-files.md"]:
         named = re.findall(r"(?:^\$ |`)make ([a-z]+)", (ROOT / page).read_text(), re.MULTILINE)
         assert set(named) <= targets, page
 
 
 def test_every_link_of_a_page_leads_somewhere() -> None:
-    for page in [*PAGES, "docs/pipelines.md"]:
+    for page in [*PAGES, "docs/pipelines.md", "docs/log-files.md"]:
         for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / page).read_text()):
             assert ((ROOT / page).parent / link).exists(), f"{page}: {link}"
 
