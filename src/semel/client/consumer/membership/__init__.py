@@ -1,12 +1,13 @@
-"""Membership of a consumer group: `api.py` says what it promises, `new_membership` makes one of either protocol."""
+"""Membership of a consumer group: `api.py` says what it promises, `new_membership` makes one of either protocol.
+
+Each protocol is loaded when it is used: who only reads what members say of themselves needs neither.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from semel.client.consumer.membership.api import Membership, Owner
-from semel.client.consumer.membership.classic import ClassicMembership
-from semel.client.consumer.membership.modern import ModernMembership
 from semel.client.errors import IllegalState
 
 if TYPE_CHECKING:
@@ -23,5 +24,10 @@ def new_membership(
     """Raises BadSetting for assignors that there are not. Nothing is asked before `subscription_changed`."""
     if not settings.group_id:
         raise IllegalState("to subscribe, set group_id; without a group, assign partitions instead")
-    made = ModernMembership if settings.group_protocol == "consumer" else ClassicMembership
-    return made(cluster, coordinators, settings, owner, settings.group_id)
+    if settings.group_protocol == "consumer":
+        from semel.client.consumer.membership.modern import ModernMembership
+
+        return ModernMembership(cluster, coordinators, settings, owner, settings.group_id)
+    from semel.client.consumer.membership.classic import ClassicMembership
+
+    return ClassicMembership(cluster, coordinators, settings, owner, settings.group_id)
