@@ -26,6 +26,11 @@ def clean_environment(**variables: str) -> dict[str, str]:
     return {**inherited, **variables}
 
 
+def hear_ctrl_c() -> None:
+    """For `preexec_fn`: tests that a shell runs in the background ignore SIGINT, and what they start would, too."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class BrokerDied(AssertionError):
     """The broker ended although nobody asked it to."""
 

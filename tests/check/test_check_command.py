@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from planted_bugs import BUGS
-from real_broker import Brokers, clean_environment
+from real_broker import Brokers, clean_environment, hear_ctrl_c
 from semel.cli.failures import Exit
 from semel.cli.main import main
 from semel.sim.history import History, Send
@@ -165,7 +165,9 @@ def test_ctrl_c_leaves_a_history_and_no_node(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     command = [sys.executable, "-m", "semel.cli.main", "check", "--cluster", "local", "--history", str(path)]
     environment = clean_environment(TMPDIR=str(tmp_path))
-    running = subprocess.Popen([*command, "--seconds", "60"], env=environment, stderr=subprocess.PIPE)
+    running = subprocess.Popen(
+        [*command, "--seconds", "60"], env=environment, stderr=subprocess.PIPE, preexec_fn=hear_ctrl_c
+    )
     try:
         deadline = time.monotonic() + 60
         while not list(tmp_path.glob("semel-check-*/node-0/data/check-*-records-0/*.log")):

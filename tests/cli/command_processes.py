@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
-from real_broker import clean_environment
+from real_broker import clean_environment, hear_ctrl_c
 
 TIMEOUT_S = 30.0
 
@@ -39,6 +39,7 @@ class Processes:
             env={**self._environment, **environment},
             bufsize=0,  # what is in no buffer can be waited for
             start_new_session=True,
+            preexec_fn=hear_ctrl_c,
         )
         self._started.append(process)
         return process
