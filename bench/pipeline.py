@@ -19,6 +19,8 @@ from real_broker import RealBroker
 
 _TOTAL_ROWS = 1_000_000
 _KILLS = 3
+# What is deduplicated is kept in Java's memory.
+_SPARK = {"spark_ui_enabled": False, "spark_driver_memory": "6g"}
 _SEED = 1
 _LATENCY_ROWS = 2_000
 _LATENCY_S = 20.0
@@ -42,7 +44,7 @@ def measure(root: Path, rounds: int, share: float, tell: Callable[[str], None]) 
     connector = ",".join(map(str, jars()))
     broker = RealBroker(root, flush="os").start()
     try:
-        spark = semel.spark.session("bench", "local[2]", spark_ui_enabled=False, spark_jars=connector)
+        spark = semel.spark.session("bench", "local[2]", spark_jars=connector, **_SPARK)
         stage = Stage(spark, broker.address)
         rows = _throughput(stage, rounds, share, tell)
         rows += _parts(stage, rounds, share, tell)

@@ -20,15 +20,16 @@ def cluster_id_of(disk: Disk, root: str, node_id: int, random: Random) -> str:
         lines = ["version=1", f"cluster.id={cluster_id}", f"node.id={node_id}", f"directory.id={_new_id(random)}"]
         disk.replace_file_now(path, ("\n".join(lines) + "\n").encode())
         return cluster_id
-    properties = dict(
-        line.split("=", 1) for line in disk.read_file(path).decode().splitlines() if "=" in line and line[0] != "#"
-    )
+    text = disk.read_file(path).decode(errors="replace")
+    properties = dict(line.split("=", 1) for line in text.splitlines() if "=" in line and line[0] != "#")
+    if "\N{REPLACEMENT CHARACTER}" in text or not properties.get("cluster.id"):
+        raise WrongDirectory(f"{path} is damaged: put back the one that was there, its cluster.id and node.id at least")
     if properties.get("node.id") != str(node_id):
         raise WrongDirectory(
             f"{root} belongs to node {properties.get('node.id')}, but node.id is {node_id}: "
             "set node.id to that number, or choose another data directory"
         )
-    return properties.get("cluster.id", "")
+    return properties["cluster.id"]
 
 
 def _new_id(random: Random) -> str:

@@ -70,6 +70,9 @@ def load_log(
         raise BrokenLog(
             f"{directory} ends at offset {end_offset}, and all below {recovery_point} was durable: its end is lost"
         )
+    if was_clean and recovery_point and end_offset > recovery_point:
+        # No CRC covers the offset of a batch, and behind the last one there is no neighbour that vouches for it.
+        raise BrokenLog(f"{directory} ends at offset {end_offset}, but at the clean stop it ended at {recovery_point}")
     log = Log(
         disk,
         directory,

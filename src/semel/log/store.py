@@ -128,7 +128,11 @@ class LogStore:
             found = self.host.disk.read_file(f"{directory}/{IDENTITY_FILE}").strip()
         except FileNotFoundError:
             return
-        if not found or found == identity:
+        if found == identity:
+            return
+        if not found:
+            # Power was lost before it was written. Nobody else would: the next log in here finds the file there.
+            self.host.disk.replace_file_now(f"{directory}/{IDENTITY_FILE}", identity)
             return
         if self._recovery_points.get(key) and not _IDENTITY.fullmatch(found):
             raise BrokenLog(

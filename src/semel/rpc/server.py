@@ -43,7 +43,7 @@ class Server:
         # One buffer for all: what is read into it is served, or moved, before the next read of any connection.
         self.shared_buffer = memoryview(bytearray(_SHARED_BUFFER_BYTES))
         self.buffers = SpareBuffers()
-        self.connections: set[ServedConnection] = set()
+        self.connections: dict[ServedConnection, None] = {}  # in the order in which they came
         self._per_host: Counter[str] = Counter()
         self._host = host
         self._failed = failed
@@ -91,7 +91,7 @@ class Server:
             return
         self._accepted += 1
         connection = ServedConnection(self, link, self._accepted)
-        self.connections.add(connection)
+        self.connections[connection] = None
         self._per_host[address] += 1
         link.start(connection)
 
@@ -107,7 +107,7 @@ class Server:
 
     def forget(self, connection: ServedConnection) -> None:
         if connection in self.connections:
-            self.connections.remove(connection)
+            del self.connections[connection]
             address = connection.peer.rpartition(":")[0]
             self._per_host[address] -= 1
             if not self._per_host[address]:

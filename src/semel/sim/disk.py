@@ -100,6 +100,11 @@ class SimDisk:
         """ENOSPC once this many more bytes were written."""
         self.capacity_bytes = self._used_bytes + length
 
+    def mend(self) -> None:
+        """No more errors, and room again."""
+        self._faults.clear()
+        self.capacity_bytes = 1 << 40
+
     def flip_bit(self, path: str, position: int, bit: int) -> None:
         self._content(path).data[position] ^= 1 << bit
 

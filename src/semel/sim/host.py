@@ -10,11 +10,11 @@ import pickle
 import random
 from collections.abc import Callable
 from io import BytesIO
-from typing import Any
+from typing import Any, Literal
 
 from semel.host.api import Arguments, Host, Result
 from semel.sim.clock import SimClock
-from semel.sim.disk import SimDisk
+from semel.sim.disk import SimDisk, When
 from semel.sim.loop import SimLoop
 from semel.sim.network import SimNetwork, Wires
 
@@ -98,6 +98,18 @@ class SimWorld:
             random=self.random(f"{node}/{start}"),
             jobs=SimJobs(disk),
         )
+
+    def crash_at(self, node: str, call: int, when: When, *, power: bool) -> None:
+        """The node dies at a changing call to its disk, counted from now on: by power loss or by kill -9. Of a kill,
+        `kill` has to be called before the next start: else the disk is treated as after a power loss."""
+        self._silent_crash[node] = power
+        disk = self.disk(node)
+        disk.crash_at(disk.calls + call, when)
+
+    def crash_at_send(self, node: str, nth: int, when: Literal["before", "after"], *, power: bool) -> None:
+        """The same around one of the node's sends."""
+        self._silent_crash[node] = power
+        self.wires.crash_at_send(node, nth, self.disk(node).lose_power, when)
 
     def lose_power(self, node: str) -> None:
         """The node dies at once, its peers hear nothing, and its disk keeps what `semel.sim.medium` leaves."""

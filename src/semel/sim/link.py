@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import errno
 import logging
 from collections import deque
@@ -104,7 +105,7 @@ class Pipe:
     def _schedule_arrival(self) -> None:
         latency_s = self._wires.draw_latency_s(self._sender.node, self._reader.node)
         self._arrives_s = max(self._arrives_s, self._wires.loop.time() + latency_s)
-        self._wires.loop.call_at(self._arrives_s, self._arrive, self._generation)
+        self._wires.loop.call_at(self._arrives_s, self._arrive, self._generation, context=self._wires.context)
 
     def _arrive(self, generation: int) -> None:
         """Whichever chunk is first arrives, so that a partition delays without reordering."""
@@ -166,7 +167,8 @@ class Pipe:
     def reset_reader(self) -> None:
         """Tell the other end that this one is gone, after what still flies."""
         latency_s = self._wires.draw_latency_s(self._sender.node, self._reader.node)
-        self._wires.loop.call_at(max(self._arrives_s, self._wires.loop.time()) + latency_s, self._reader.reset)
+        when_s = max(self._arrives_s, self._wires.loop.time()) + latency_s
+        self._wires.loop.call_at(when_s, self._reader.reset, context=self._wires.context)
 
     def answer_with_reset(self, started: str) -> None:
         if self._vanishing and self._wakes == started:
@@ -193,6 +195,8 @@ class SimLink:
         self._ended = False
         self._reason: BaseException | None = None
         self._turn: asyncio.Handle | None = None
+        self._context = contextvars.Context()
+        """That of whoever started the link: what arrives is handled in it, not in that of the sender."""
 
     def __repr__(self) -> str:
         return f"SimLink({self.node} to {self.peer})"
@@ -201,6 +205,7 @@ class SimLink:
         if self._receiver is not None:
             raise ValueError("the link was started already")
         self._receiver = receiver
+        self._context = contextvars.copy_context()
         if self._ended:
             self._wires.loop.call_soon(self._announce)
         else:
@@ -261,20 +266,20 @@ class SimLink:
 
     def _hand_over(self, chunk: bytes) -> None:
         assert self._receiver is not None
-        buffer = self._receiver.get_buffer()
+        buffer = self._context.run(self._receiver.get_buffer)
         count = min(len(buffer), len(chunk))
         if count == 0:
             raise ValueError("the receiver gave an empty buffer")
         buffer[:count] = chunk[:count]
         if count < len(chunk):
             self._arrived.appendleft(chunk[count:])
-        self._receiver.received(count)
+        self._context.run(self._receiver.received, count)
         self.other_end.outgoing.taken(count)
 
     def drained(self) -> None:
         if not self._ended and not self._closing and not self.outgoing.waited and self._receiver is not None:
             try:
-                self._receiver.drained()
+                self._context.run(self._receiver.drained)
             except PowerLost:
                 pass
             except Exception as error:
@@ -288,10 +293,15 @@ class SimLink:
                 if isinstance(part, FileRange):
                     part.release()
             return
+        crash = self._wires.sending(self.node)
+        if crash == "before":
+            self._wires.blow_fuse(self.node)
         try:
             self.outgoing.put(parts)
         except (OSError, EOFError) as error:
             self._break_off(error)
+        if crash is not None:
+            self._wires.blow_fuse(self.node)
 
     def pump(self) -> None:
         if self._ended:
@@ -348,7 +358,7 @@ class SimLink:
         if self._receiver is None:
             return
         try:
-            self._receiver.closed(self._reason)
+            self._context.run(self._receiver.closed, self._reason)
         except PowerLost:
             pass
         except Exception:

@@ -16,6 +16,10 @@ from semel.sim.power import PowerLost
 
 T = TypeVar("T")
 
+OWNER: contextvars.ContextVar[str] = contextvars.ContextVar("owner", default="")
+"""Whose code runs: a node or a client of the simulated world. Tasks inherit it, and what arrives over a connection is
+handled by whoever holds that end of it. So one of them can be killed with all that it has started."""
+
 
 class Deadlock(RuntimeError):
     """Nothing is ready and no timer is set: what still waits would wait for ever."""
@@ -25,10 +29,15 @@ class TooMuchVirtualTime(RuntimeError):
     """The run has passed the end that it was given."""
 
 
+class TooManyTurns(RuntimeError):
+    """The run is busy without end: somebody tries again and again and does not wait."""
+
+
 class SimFuture(asyncio.Future[T]):
     def __init__(self, *, loop: SimLoop) -> None:
         super().__init__(loop=loop)
         self.number = loop.next_number()
+        self.owner = OWNER.get()
 
     def __hash__(self) -> int:
         return self.number
@@ -37,6 +46,8 @@ class SimFuture(asyncio.Future[T]):
 class SimTask(asyncio.Task[T]):
     def __init__(self, coroutine: Coroutine[Any, Any, T], *, loop: SimLoop, **options: Any) -> None:
         self.number = loop.next_number()
+        context: contextvars.Context | None = options.get("context")
+        self.owner = OWNER.get() if context is None else context.get(OWNER, "")
         if options.get("name") is None:
             options["name"] = f"task-{self.number}"
         super().__init__(coroutine, loop=loop, **options)
@@ -53,20 +64,25 @@ class _VirtualSelector:
         self._loop = loop
 
     def select(self, timeout_s: float | None) -> list[Any]:
+        self._loop.count_turn()
         if timeout_s is None:
             self._loop.deadlocked()
         if timeout_s > 0:
             self._loop.jump_to_next_timer()
+        else:
+            self._loop.catch_up()
         return []
 
 
 class SimLoop(asyncio.BaseEventLoop):
-    def __init__(self, *, end_s: float = float("inf")) -> None:
+    def __init__(self, *, end_s: float = float("inf"), max_turns: float = float("inf")) -> None:
         super().__init__()
+        self._turns_left = max_turns
         self._now_s = 0.0
         self._end_s = end_s
         self._last_number = 0
         self._tasks: dict[int, SimTask[Any]] = {}
+        self._dead_owners: set[str] = set()
         self._selector = _VirtualSelector(self)
         self._clock_resolution = (
             1e-6  # far above a float's last digit after years of virtual time, or timers never fire
@@ -97,18 +113,45 @@ class SimLoop(asyncio.BaseEventLoop):
         assert isinstance(task, SimTask)
         self._tasks.pop(task.number, None)
 
-    def unfinished_tasks(self) -> list[SimTask[Any]]:
-        """In the order in which they were started."""
-        return list(self._tasks.values())
+    def unfinished_tasks(self, owner: str | None = None) -> list[SimTask[Any]]:
+        """In the order in which they were started: all, or those of one owner."""
+        return [task for task in self._tasks.values() if owner is None or task.owner == owner]
+
+    def end_owner(self, owner: str) -> list[SimTask[Any]]:
+        """Somebody has died: its timers are off, its tasks are cancelled, and their outcome is nobody's business.
+        Returns the tasks that have not ended yet: they may have something to say in their last turn."""
+        self._dead_owners.add(owner)
+        timers: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
+        for timer in timers:
+            context: contextvars.Context = timer._context  # type: ignore[attr-defined]
+            if context.get(OWNER, "") == owner:
+                timer.cancel()
+        left = self.unfinished_tasks(owner)
+        for task in left:
+            task.cancel()
+        return left
 
     def time(self) -> float:
         return self._now_s
+
+    def catch_up(self) -> None:
+        """A timer within the clock's resolution fires in this turn. It must not find itself early: whoever then sets
+        it again, for the same moment, would do so for ever."""
+        timers: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
+        if timers and timers[0].when() < self._now_s + self._clock_resolution:
+            self._now_s = max(self._now_s, timers[0].when())
 
     def jump_to_next_timer(self) -> None:
         timers: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
         self._now_s = max(self._now_s, timers[0].when())
         if self._now_s > self._end_s:
             raise TooMuchVirtualTime(f"{self._now_s:.3f} s, the end was set at {self._end_s:.3f} s; {self._waiting()}")
+
+    def count_turn(self) -> None:
+        self._turns_left -= 1
+        if self._turns_left < 0:
+            self._turns_left = float("inf")  # what is left over has to come to an end
+            raise TooManyTurns(f"at {self._now_s:.3f} s; {self._waiting()}")
 
     def deadlocked(self) -> NoReturn:
         raise Deadlock(f"nothing is scheduled at {self._now_s:.3f} s; {self._waiting()}")
@@ -118,7 +161,9 @@ class SimLoop(asyncio.BaseEventLoop):
         return "waiting: " + ("; ".join(names) if names else "no task")
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        if not isinstance(context.get("exception"), PowerLost):  # a node that died is no news to anyone
+        origin = context.get("future") or context.get("task")
+        is_dead = getattr(origin, "owner", "") in self._dead_owners
+        if not is_dead and not isinstance(context.get("exception"), PowerLost):  # a death is no news to anyone
             super().call_exception_handler(context)
 
     def _process_events(self, events: list[Any]) -> None:

@@ -7,10 +7,12 @@ TCP does; what goes wrong is that it is slow, cut in the middle, silent for ever
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import errno
 import random as random_module
 from collections import deque
 from collections.abc import Callable, Iterable
+from typing import Literal, NoReturn
 
 from semel.host.api import Link
 from semel.sim.link import Pipe, SimLink
@@ -20,6 +22,15 @@ FIRST_FREE_PORT = 40_000
 CONNECT_TIMEOUT_S = 60.0
 LOGGED_EVENTS = 10_000
 LOCAL_HOSTS = ("", "0.0.0.0", "::", "127.0.0.1", "::1", "localhost")
+
+
+class _Fuse:
+    """A node dies around one of the sends to come."""
+
+    def __init__(self, nth: int, when: Literal["before", "after"], die: Callable[[], None]) -> None:
+        self.nth = nth
+        self.when = when
+        self.die = die
 
 
 class Wires:
@@ -48,8 +59,21 @@ class Wires:
         self._slow: dict[frozenset[str], tuple[float, float]] = {}
         self._starts: dict[str, int] = {}
         self._healed: asyncio.Event | None = None
+        self._fuses: dict[str, _Fuse] = {}
+        self.context = contextvars.Context()
+        """What is on its way belongs to nobody: it arrives also when its sender has died."""
 
     # Faults
+
+    def crash_at_send(
+        self, node: str, nth: int, die: Callable[[], None], when: Literal["before", "after"] = "before"
+    ) -> None:
+        """At the nth send of a node from now on it dies: `die` is called, and the node gets no further."""
+        self._fuses[node] = _Fuse(nth, when, die)
+
+    def disarm(self, node: str) -> None:
+        """It dies at no send any more."""
+        self._fuses.pop(node, None)
 
     def part(self, nodes: Iterable[str], others: Iterable[str]) -> None:
         """Nothing passes between two groups of nodes until `heal`; bytes on their way wait, as if resent."""
@@ -96,6 +120,7 @@ class Wires:
         """The node's process is gone. Its peers see a reset or, if silent (power loss), nothing until it is back."""
         self.note(f"{node} crashed{' silently' if silent else ''}")
         self._starts[node] = self._starts.get(node, 0) + 1
+        self._fuses.pop(node, None)
         for address in [address for address, listener in self._listeners.items() if listener.node == node]:
             del self._listeners[address]
         for link in self.links(node):
@@ -118,6 +143,18 @@ class Wires:
     def note(self, event: str) -> None:
         self.log.append((self.loop.time(), event))
 
+    def sending(self, node: str) -> Literal["before", "after"] | None:
+        """Whether the node dies in this send of its."""
+        fuse = self._fuses.get(node)
+        if fuse is None:
+            return None
+        fuse.nth -= 1
+        return fuse.when if fuse.nth <= 0 else None
+
+    def blow_fuse(self, node: str) -> NoReturn:
+        self._fuses.pop(node).die()
+        raise PowerLost(f"{node} at a send")
+
     def are_parted(self, node: str, other: str) -> bool:
         return frozenset((node, other)) in self._parted
 
@@ -129,7 +166,8 @@ class Wires:
         return self.random.uniform(least, most) / 1000
 
     def later(self, link: SimLink, action: Callable[[], None]) -> None:
-        self.loop.call_later(self.draw_latency_s(link.node, link.other_end.node), action)
+        latency_s = self.draw_latency_s(link.node, link.other_end.node)
+        self.loop.call_later(latency_s, action, context=self.context)
 
     def forget(self, link: SimLink) -> None:
         self._links.pop(link.number, None)
@@ -173,8 +211,13 @@ class SimListener:
         self.node = node
         self.host = host
         self.port = port
-        self.accept = accept
+        self._accept = accept
         self._wires = wires
+        self._context = contextvars.copy_context()
+
+    def accept(self, link: Link) -> None:
+        """In the context of whoever listens: the connection's work is his."""
+        self._context.run(self._accept, link)
 
     def close(self) -> None:
         self._wires.remove_listener(self)

@@ -312,6 +312,17 @@ async def test_another_node_is_told_whose_directory_it_is(node: Node) -> None:
         await node.start()
 
 
+@pytest.mark.parametrize("position", [0, 12, 30])
+@simulated()
+async def test_properties_that_are_damaged_are_told_in_words(node: Node, position: int) -> None:
+    await node.stop()
+    data = bytearray(node.disk.read_file(f"{ROOT}/meta.properties"))
+    data[position] ^= 0x80
+    node.disk.replace_file_now(f"{ROOT}/meta.properties", data)
+    with pytest.raises(WrongDirectory, match="is damaged"):
+        await node.start()
+
+
 @simulated()
 async def test_a_partition_that_cannot_be_opened_is_offline_and_the_others_go_on(
     node: Node, monkeypatch: pytest.MonkeyPatch

@@ -410,6 +410,25 @@ def test_a_directory_of_a_deleted_topic_that_came_back_is_not_taken_for_the_new_
     simulated(work())
 
 
+def test_a_directory_in_which_power_was_lost_before_its_topic_was_noted_gets_the_note() -> None:
+    """Or it would stay without one, and be taken for that of every later topic of its name."""
+
+    async def scenario() -> None:
+        disk = SimDisk()
+        path = f"{ROOT}/events-0/partition.metadata"
+        disk.make_dirs(f"{ROOT}/events-0")
+        disk.open(path, create=True).close()
+        stand = Stand(disk)
+        stand.open()
+        log = stand.load()
+        stand.fill(log, 1)
+        await stand.commit(log)
+        await stand.store.close()
+        assert disk.read_file(path) == f"version: 0\ntopic_id: {TOPIC_ID}".encode()
+
+    simulated(scenario())
+
+
 def test_a_directory_whose_name_of_the_topic_is_damaged_is_neither_taken_nor_removed() -> None:
     async def work() -> None:
         stand = Stand(SimDisk())
@@ -447,6 +466,28 @@ def test_a_log_that_ends_before_what_was_durable_is_not_taken(is_clean: bool) ->
         again = Stand(disk)
         again.open()
         with pytest.raises(BrokenLog, match="ends at offset 7, and all below 10 was durable"):
+            again.load()
+
+    simulated(work())
+
+
+def test_a_last_batch_whose_offset_has_changed_is_not_taken() -> None:
+    """No CRC covers it; the checkpoint of a clean stop says where the log ended."""
+
+    async def work() -> None:
+        stand = Stand(SimDisk())
+        stand.open()
+        log = stand.load()
+        stand.fill(log, 10)
+        await stand.commit(log)
+        found = log.segments[0].locate(9)
+        assert found is not None
+        await stand.store.close()
+        disk = stand.disk.after_kill()
+        disk.flip_bit(f"{log.directory}/00000000000000000000.log", found.position + 6, 5)
+        again = Stand(disk)
+        again.open()
+        with pytest.raises(BrokenLog, match="at the clean stop it ended at 10"):
             again.load()
 
     simulated(work())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -268,3 +269,15 @@ async def test_records_are_deleted_up_to_the_high_watermark_only() -> None:
     assert partition.delete_before(0) == 1
     assert partition.delete_before(-1) == 2
     assert partition.log.start_offset == 2
+
+
+@simulated
+async def test_a_close_is_not_told_to_those_who_no_longer_wait() -> None:
+    """A connection that has gone leaves its future behind: Python would complain that nobody looked at its error."""
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
+    room = Room()
+    assert room.partition.when_committed(room.append(b"a")) is not None
+    room.partition.abandon()
+    gc.collect()
+    assert complaints == []

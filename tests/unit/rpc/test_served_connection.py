@@ -440,3 +440,14 @@ async def test_random_pieces_pauses_and_answers_keep_the_order() -> None:
         assert answers == [frame if frame.startswith(b"quick") else b"later" for frame in frames]
         assert bench.server.budget.used_bytes == 0
         assert not link.is_paused
+
+
+async def test_a_server_that_closes_ends_connections_in_the_order_in_which_they_came() -> None:
+    """And not in that of their addresses in memory: a simulated run is the same every time."""
+    bench = Bench()
+    links = [bench.connect(f"10.0.0.1:{5000 + number}") for number in range(50)]
+    assert [connection.link for connection in bench.server.connections] == links
+    bench.connection(links[7]).close()
+    links[7].end(None)
+    await turn()
+    assert [connection.link for connection in bench.server.connections] == links[:7] + links[8:]

@@ -64,7 +64,7 @@ class Sender:
         if self._is_eager:
             accumulator.awaited = self.wake
         self._in_flight: dict[int, int] = {}
-        self._shipments: set[Shipment] = set()
+        self._shipments: dict[Shipment, None] = {}
         self._soon: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
@@ -241,7 +241,7 @@ class Sender:
             self._lost(shipment, error)
             return
         self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
-        self._shipments.add(shipment)
+        self._shipments[shipment] = None
         self._watch(shipment)
         future.add_done_callback(lambda done: self._answered(shipment, done))
 
@@ -274,7 +274,7 @@ class Sender:
 
     def _answered(self, shipment: Shipment, future: asyncio.Future[ProduceResponse]) -> None:
         shipment.unwatch()
-        self._shipments.discard(shipment)
+        self._shipments.pop(shipment, None)
         self._in_flight[shipment.node_id] -= 1
         if future.cancelled():
             self._lost(shipment, ConnectionError("the request was cancelled"))

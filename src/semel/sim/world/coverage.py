@@ -1,0 +1,44 @@
+"""What the runs have been through, of all that they could: kinds of faults, and moves of the state machines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from semel.coordinator.group.classic_states import MOVES as CLASSIC_MOVES
+from semel.coordinator.group.consumer_group import MemberState
+from semel.coordinator.txn.state import MOVES as TRANSACTION_MOVES
+from semel.sim.world.schedule import StrikeKind
+
+
+class Part(NamedTuple):
+    """`unseen` are the names of what has not happened."""
+
+    name: str
+    seen: int
+    total: int
+    unseen: list[str]
+
+
+def possible() -> dict[str, list[str]]:
+    """Everything that can be covered, by what it is about."""
+    faults = [f"fault: {kind.value}" for kind in StrikeKind]
+    transactions = [
+        f"transaction: {state.label} {event.name.lower()} {after.label}"
+        for (state, event), after in TRANSACTION_MOVES.items()
+    ]
+    classic = [
+        f"classic group: {state.value} {event.name.lower()} {after.value}"
+        for (state, event), after in CLASSIC_MOVES.items()
+    ]
+    states = [state.name.lower() for state in MemberState]
+    members = [f"member: {before} to {after}" for before in ["new", *states] for after in states]
+    return {"faults": faults, "transactions": transactions, "classic groups": classic, "members": members}
+
+
+def covered(coverage: Mapping[str, int]) -> list[Part]:
+    parts = []
+    for name, all_of_it in possible().items():
+        unseen = [what.partition(": ")[2] for what in all_of_it if not coverage.get(what)]
+        parts.append(Part(name, len(all_of_it) - len(unseen), len(all_of_it), unseen))
+    return parts

@@ -1,0 +1,214 @@
+"""What a run is made of, drawn from its seed before it begins: clients, settings of the node, and strikes in time.
+
+A schedule is plain data, so it can be cut down: strikes left out, clients left out, the time made shorter. What stays
+keeps its numbers and its chance, and so a shorter schedule of the same seed is as repeatable as the whole one.
+"""
+
+from __future__ import annotations
+
+import random as random_module
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, NamedTuple
+
+from semel.sim.workload.access import Load
+
+
+class StrikeKind(Enum):
+    """What can happen to the world."""
+
+    KILL = "kill"
+    POWER_CUT = "power cut"
+    KILL_AT_CALL = "kill in a disk call"
+    POWER_CUT_AT_CALL = "power cut in a disk call"
+    KILL_AT_SEND = "kill around a send"
+    POWER_CUT_AT_SEND = "power cut around a send"
+    RESTART = "clean restart"
+    CUT = "connections cut"
+    FLAKY = "connections cut at random"
+    HALF_OPEN = "half-open connections"
+    PART = "node cut off"
+    PART_CLIENT = "client cut off"
+    SLOW = "slow network"
+    WEATHER_CUT = "requests and answers cut off"
+    WEATHER_DELAY = "requests and answers delayed"
+    LOST_ANSWERS = "answers lost"
+    DUPLICATES = "requests doubled"
+    DISK_FULL = "disk full"
+    WRITE_ERROR = "write error"
+    READ_ERROR = "read error"
+    FLUSH_ERROR = "flush error"
+    SLOW_DISK = "slow disk"
+    COLD_CACHE = "cold page cache"
+    CLOCK_FORWARD = "wall clock forward"
+    CLOCK_BACK = "wall clock back"
+    CLOCK_DRIFT = "wall clock drifts"
+    CLIENT_CRASH = "client crash"
+
+
+NEEDS_PROXY = frozenset(
+    {StrikeKind.WEATHER_CUT, StrikeKind.WEATHER_DELAY, StrikeKind.LOST_ANSWERS, StrikeKind.DUPLICATES}
+)
+DEATHS = (
+    StrikeKind.KILL,
+    StrikeKind.POWER_CUT,
+    StrikeKind.KILL_AT_CALL,
+    StrikeKind.POWER_CUT_AT_CALL,
+    StrikeKind.KILL_AT_SEND,
+    StrikeKind.POWER_CUT_AT_SEND,
+)
+DEATH_SHARE = 0.4
+LONG_SHARE = 0.15
+GROUP_PATIENCE_S = 330.0
+"""An answer to JoinGroup that a half-open connection has swallowed is waited for as long as a member may take to come
+back: `max.poll.interval.ms`, five minutes."""
+
+
+class Strike(NamedTuple):
+    """`share` (0 to 1) and `pick` are its chance: each kind makes of them what it needs."""
+
+    number: int
+    kind: StrikeKind
+    at_s: float
+    length_s: float
+    share: float
+    pick: int
+
+
+@dataclass(frozen=True)
+class Schedule:
+    seed: int
+    seconds: float
+    """How long the clients work while strikes happen."""
+    load: Load
+    settings: dict[str, str]
+    """Of the node."""
+    is_proxied: bool
+    """Clients speak through a proxy that understands requests; only then are there clients of the first generation."""
+    has_keys: bool
+    """Somebody writes to a compacted topic and to one with short retention besides."""
+    decays: bool
+    """In the end bits flip on the disk."""
+    strikes: tuple[Strike, ...]
+
+    def only(self, numbers: frozenset[int]) -> Schedule:
+        """Without the other strikes."""
+        return replace(self, strikes=tuple(strike for strike in self.strikes if strike.number in numbers))
+
+    def shortened(self, seconds: float) -> Schedule:
+        strikes = tuple(strike for strike in self.strikes if strike.at_s < seconds)
+        return replace(self, seconds=seconds, strikes=strikes)
+
+    def without(self, clients: str) -> Schedule:
+        """`clients` is one of CLIENTS, or the side topics."""
+        if clients == SIDE_TOPICS:
+            return replace(self, has_keys=False)
+        fewer: dict[str, Any] = {clients: 0}
+        return replace(self, load=replace(self.load, **fewer))
+
+
+CLIENTS = ("plain_producers", "transactors", "assigned_readers", "group_members", "pipeline_workers")
+"""Names of the kinds of clients in a Load."""
+SIDE_TOPICS = "side_topics"
+
+NODE_SETTINGS = {
+    # Clocks jump by hours, apart from each other: records are not to be refused for that.
+    "log.message.timestamp.after.max.ms": "864000000",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.session.timeout.ms": "6000",
+    "group.consumer.heartbeat.interval.ms": "1000",
+    "group.consumer.min.heartbeat.interval.ms": "1000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+}
+
+
+def drawn(seed: int) -> Schedule:
+    random = random_module.Random(f"{seed}/schedule")
+    seconds = round(random.choice([0.5, 1.0, 1.0, 2.0, 2.0, 3.0]) * random.uniform(0.6, 1.4), 2)
+    is_proxied = random.random() < 0.4
+    load = _load(random)
+    long = random_module.Random(f"{seed}/long")
+    if long.random() < LONG_SHARE:
+        # Longer than sessions last, and not much more to do: members are missed, and come back.
+        seconds = round(long.uniform(8.0, 20.0), 2)
+        load = replace(load, pause_s=(0.0, 2.0))
+    return Schedule(
+        seed=seed,
+        seconds=seconds,
+        load=load,
+        settings=_settings(random),
+        is_proxied=is_proxied,
+        has_keys=random.random() < 0.25,
+        decays=random.random() < 0.15,
+        strikes=_strikes(random, seconds, is_proxied),
+    )
+
+
+def _load(random: random_module.Random) -> Load:
+    """Few kinds of clients at a time: runs differ more, and are short."""
+    chosen = dict.fromkeys(CLIENTS, 0)
+    kinds = ["plain_producers", "transactors", "pipeline_workers", "group_members"]
+    for kind in random.sample(kinds, random.choice([1, 2, 2, 3, 4])):
+        chosen[kind] = random.choice([1, 1, 2] if kind in ("transactors", "pipeline_workers") else [1, 2, 3])
+    if not chosen["plain_producers"] and not chosen["transactors"]:
+        chosen[random.choice(["plain_producers", "transactors"])] = 1
+    chosen["assigned_readers"] = random.choice([0, 1])
+    return Load(
+        partitions=random.choice([1, 1, 2, 3]),
+        pause_s=(0.0, random.choice([0.1, 0.3, 0.6])),
+        patience_s=30.0,
+        group_patience_s=GROUP_PATIENCE_S,
+        ending_s=1500.0,
+        request_timeout_ms=random.choice([500, 2_000]),
+        transaction_timeout_ms=random.choice([1_000, 15_000]),
+        **chosen,
+    )
+
+
+def _settings(random: random_module.Random) -> dict[str, str]:
+    small = random.choice(["", "2500", "9000"])
+    settings = {
+        **NODE_SETTINGS,
+        "transaction.state.log.num.partitions": random.choice(["1", "3"]),
+        "offsets.topic.num.partitions": random.choice(["1", "3"]),
+        "log.flush.offset.checkpoint.interval.ms": random.choice(["100", "1000", "60000"]),
+        "log.retention.check.interval.ms": random.choice(["200", "1000", "300000"]),
+        "log.index.interval.bytes": random.choice(["0", "200", "4096"]),
+    }
+    if small:
+        settings["log.segment.bytes"] = small
+    if random.random() < 0.5:
+        settings |= {
+            "transaction.state.log.segment.bytes": random.choice(["300", "1000", "5000"]),
+            "offsets.topic.segment.bytes": random.choice(["300", "1000", "5000"]),
+            "log.cleaner.backoff.ms": random.choice(["50", "200", "1000"]),
+            "log.cleaner.min.cleanable.ratio": random.choice(["0", "0.1", "0.5"]),
+        }
+    if random.random() < 0.2:
+        # Ids that nobody uses are forgotten: with a clock that jumps, also some that somebody will use.
+        settings |= {
+            "transactional.id.expiration.ms": "300000",
+            "transaction.remove.expired.transaction.cleanup.interval.ms": "500",
+        }
+    return settings
+
+
+def _strikes(random: random_module.Random, seconds: float, is_proxied: bool) -> tuple[Strike, ...]:
+    """A few kinds, several strikes of them: what has to come together to break something is often of one kind."""
+    others = [kind for kind in StrikeKind if kind not in DEATHS and kind not in NEEDS_PROXY]
+    kinds = random.sample(others, random.randint(1, 4))
+    if is_proxied:
+        kinds += random.sample(sorted(NEEDS_PROXY, key=lambda kind: kind.value), random.randint(1, 3))
+    deaths = random.sample(DEATHS, random.randint(1, 3))
+    strikes = []
+    for _ in range(random.choice([1, 2, 3, 4, 6, 8])):
+        kind = random.choice(deaths if random.random() < DEATH_SHARE else kinds)
+        at_s = round(random.uniform(0.02, seconds), 3)
+        length_s = round(random.choice([0.02, 0.2, 0.7, 2.0, 9.0]) * random.uniform(0.5, 1.5), 3)
+        strikes.append((at_s, kind, length_s, random.random(), random.getrandbits(30)))
+    strikes.sort(key=lambda strike: strike[0])
+    return tuple(
+        Strike(number, kind, at_s, length_s, share, pick)
+        for number, (at_s, kind, length_s, share, pick) in enumerate(strikes, 1)
+    )

@@ -1,0 +1,86 @@
+"""Mistakes for the simulated world to find: those of the checker, and more in fencing, recovery and groups.
+
+with planted("decisions forgotten at a restart"): ...           in this process
+semel sim --seeds 1..2000 --patch simulated_bugs:plant_NAME       for as long as it runs, with this folder in PYTHONPATH
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import planted_bugs
+from semel.coordinator.group.classic_rebalance import ClassicRebalance
+from semel.coordinator.group.consumer import ConsumerRequests
+from semel.coordinator.txn import coordinator
+from semel.coordinator.txn.coordinator import TransactionCoordinator
+from semel.log.log import Log
+from semel.replication.partition import Partition
+
+_for_ever = ExitStack()
+
+
+def epoch_not_raised(stack: ExitStack) -> None:
+    """A new instance gets the epoch of the one before, which so goes on."""
+    initialised = coordinator.initialised
+
+    def as_before(transaction: Any, *rest: Any) -> Any:
+        after = initialised(transaction, *rest)
+        is_same_id = after.producer_id == transaction.producer_id
+        return after.changed(epoch=transaction.epoch) if is_same_id else after
+
+    stack.enter_context(patch.object(coordinator, "initialised", as_before))
+
+
+def decisions_forgotten(stack: ExitStack) -> None:
+    """A transaction that was decided but not marked before a crash stays as it is."""
+    stack.enter_context(patch.object(TransactionCoordinator, "_loaded", lambda self, shard: None))
+
+
+def acknowledged_early(stack: ExitStack) -> None:
+    """What was written is acknowledged at once, durable or not."""
+    stack.enter_context(patch.object(Partition, "when_committed", lambda self, last_offset: None))
+
+
+def gaps_without_snapshot(stack: ExitStack) -> None:
+    """Compaction and retention also touch what recovery has to read again. (It was so; the simulation found it.)"""
+    stack.enter_context(patch.object(Log, "is_settled", lambda self, segment: True))
+
+
+def dead_member_stays(stack: ExitStack) -> None:
+    """Nobody misses a member that sends no heartbeats."""
+    stack.enter_context(patch.object(ClassicRebalance, "_session_expired", lambda self, group, member_id: None))
+    stack.enter_context(patch.object(ConsumerRequests, "_overdue", lambda self, *rest: None))
+
+
+BUGS: dict[str, Callable[[ExitStack], None]] = {
+    **planted_bugs.BUGS,
+    "epoch not raised for a new instance": epoch_not_raised,
+    "decisions forgotten at a restart": decisions_forgotten,
+    "acknowledged before it is durable": acknowledged_early,
+    "gaps where no snapshot follows": gaps_without_snapshot,
+    "dead member never missed": dead_member_stays,
+}
+
+
+@contextmanager
+def planted(name: str | None) -> Iterator[None]:
+    """Without a name: no bug."""
+    with ExitStack() as stack:
+        if name is not None:
+            BUGS[name](stack)
+        yield
+
+
+def __getattr__(name: str) -> Callable[[], None]:
+    """For `--patch`: every bug by the name of its function, planted until the process ends."""
+    for plant in BUGS.values():
+        if f"plant_{plant.__name__}" == name:
+            return lambda: plant(_for_ever)
+    raise AttributeError(name)
