@@ -27,7 +27,7 @@ RESULTS = Path(__file__).parent / "results"
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5, help="how often each has its turn (default 5)")
+    parser.add_argument("--rounds", type=int, default=7, help="how often each has its turn (default 7)")
     parser.add_argument("--share", type=float, default=1.0, help="of the records of a full run, such as 0.1")
     parser.add_argument("--only", choices=[*GROUPS], action="append", help="some of the tables; may be repeated")
     options = parser.parse_args()

@@ -31,6 +31,8 @@ from semel.wire.spec.init_producer_id import InitProducerIdRequest
 from semel.wire.spec.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from semel.wire.spec.metadata import MetadataRequest, MetadataRequestTopic
 
+pytestmark = pytest.mark.alone
+
 SEED = int(os.environ.get("SEMEL_HOSTILE_SEED", "20260727"))
 MUTATIONS = 3000
 HONEST_TOPIC = "honest"

@@ -24,6 +24,8 @@ from semel.wire.spec.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
+pytestmark = pytest.mark.alone
+
 IDLE_S = 1.5
 BUSY_S = 5.0
 PROBE_EVERY_S = 0.004
