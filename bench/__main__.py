@@ -17,6 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
+from brokers import NOTE
 from clients import CONSUMING, PRODUCING, Row, measure
 from measured import Measured, table
 
@@ -35,7 +36,7 @@ def main() -> int:
     for name in options.only or GROUPS:
         with tempfile.TemporaryDirectory(prefix="semel-bench-") as root:
             rows = GROUPS[name](Path(root), options.rounds, options.share)
-        text = f"{_heading()}\n\n{table(rows)}"
+        text = f"{_heading(name)}\n\n{table(rows)}"
         (RESULTS / f"{name}.md").write_text(text)
         (RESULTS / f"{name}.json").write_text(
             json.dumps([{**row._asdict(), "ratio": row.ratio} for row in rows], indent=1)
@@ -72,8 +73,9 @@ GROUPS: dict[str, Callable[[Path, int, float], list[Measured]]] = {
 }
 
 
-def _heading() -> str:
-    return f"Measured on {os.cpu_count()} cores, broker on the same machine, page cache; medians."
+def _heading(name: str) -> str:
+    common = f"Measured on {os.cpu_count()} cores, broker on the same machine, page cache; medians."
+    return f"{common} {NOTE}" if name == "broker" else common
 
 
 def _on_new_broker(root: Path, rows: list[Row], rounds: int, share: float, *, fill: bool) -> list[Measured]:

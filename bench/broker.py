@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,7 @@ def measure(root: Path, rounds: int, share: float, tell: Tell) -> list[Measured]
     with _running(root / "both", fsync=True) as (ours, theirs, synced):
         found += _loads(ours, theirs, rounds, seconds, tell)
         found.append(_flushing(ours, synced, rounds, seconds, tell))
-        found += _clients(ours, theirs, rounds, seconds, share, tell)
+        found += _clients(ours, theirs, rounds, seconds, tell)
     found += _starts(root / "starts", rounds, share, tell)
     return found + _memory(root / "memory", share, tell)
 
@@ -90,10 +90,6 @@ def _running(root: Path, *, fsync: bool = False) -> Any:
 
 
 def _loads(ours: Node, theirs: Node, rounds: int, seconds: float, tell: Tell) -> list[Measured]:
-    reason = kload.skip_reason()
-    if reason is not None:
-        tell(f"rows of the load generator are left out: {reason}")
-        return []
     found = []
     for name, (options, figures) in LOADS.items():
         topic = name.replace(" ", "-").replace(",", "")
@@ -142,7 +138,7 @@ def _flushing(ours: Node, synced: Node, rounds: int, seconds: float, tell: Tell)
     return measured(name, done[synced.name], done[ours.name], beside="semel --flush os", unit="MB/s", goal=0.8)
 
 
-def _clients(ours: Node, theirs: Node, rounds: int, seconds: float, share: float, tell: Tell) -> list[Measured]:
+def _clients(ours: Node, theirs: Node, rounds: int, seconds: float, tell: Tell) -> list[Measured]:
     """With librdkafka: transactions, and from producer to consumer."""
     cases: list[tuple[str, tuple[str, ...], str, str, float, bool]] = [
         ("transactions of 1 record", ("transactions", "1"), "a_second", "/s", 2.0, False),
@@ -255,12 +251,4 @@ def skip_reason() -> str | None:
     import apache_kafka
 
     os.environ.setdefault(apache_kafka.ASKED_FOR_KAFKA, "1")
-    return apache_kafka.skip_reason()
-
-
-def heading(rounds: int) -> Sequence[str]:
-    from brokers import HEAP
-
-    return (
-        f"Apache Kafka with a heap of {HEAP} and the flags of its start script; median of {rounds} rounds in turns.",
-    )
+    return apache_kafka.skip_reason() or kload.skip_reason()

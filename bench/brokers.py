@@ -13,7 +13,6 @@ import semel.sync
 from apache_kafka import ApacheKafka
 from real_broker import RealBroker
 
-HEAP = "1 GB"
 KAFKA_JAVA = (
     "-Xmx1G",
     "-Xms1G",
@@ -25,6 +24,7 @@ KAFKA_JAVA = (
     "-XX:MaxInlineLevel=15",
     "-Djava.awt.headless=true",
 )
+NOTE = f"Apache Kafka runs with {' '.join(KAFKA_JAVA[:2])} and the other flags of its start script."
 # As many as a cluster has; our own defaults are the same.
 _KAFKA_SETTINGS = {"offsets.topic.num.partitions": "50", "transaction.state.log.num.partitions": "50"}
 _PATIENCE_MS = 120_000

@@ -16,9 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from pipeline_runs import PARTITIONS, SEMEL, SPARK
+from pipeline_runs import SEMEL, SPARK, committed_reader
 
-import semel
 import semel.sync
 
 _PATIENCE_S = 180.0
@@ -43,9 +42,7 @@ class _Arrivals(threading.Thread):
 
     def run(self) -> None:
         ways = {topic: way for way, topic in self._sinks.items()}
-        settings = {"isolation_level": "read_committed", "auto_offset_reset": "earliest"}
-        with semel.sync.Consumer(bootstrap_servers=self._address, **settings) as consumer:
-            consumer.assign([semel.TopicPartition(topic, number) for topic in ways for number in range(PARTITIONS)])
+        with committed_reader(self._address, *ways) as consumer:
             while not self.over.is_set():
                 for partition, messages in consumer.poll(timeout_ms=100).items():
                     self.values[ways[partition.topic]] += [int(message.value) for message in messages]

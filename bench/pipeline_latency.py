@@ -8,9 +8,8 @@ import threading
 import time
 from typing import NamedTuple
 
-from pipeline_runs import PARTITIONS, Stage
+from pipeline_runs import Stage, committed_reader
 
-import semel
 import semel.sync
 
 _TICK_S = 0.01
@@ -51,9 +50,7 @@ def _send(address: str, topic: str, second_rows: int, over: threading.Event) -> 
 
 def _arrivals(address: str, topic: str, from_s: float, to_s: float) -> list[float]:
     waits_ms: list[float] = []
-    settings = {"isolation_level": "read_committed", "auto_offset_reset": "earliest"}
-    with semel.sync.Consumer(bootstrap_servers=address, **settings) as consumer:
-        consumer.assign([semel.TopicPartition(topic, number) for number in range(PARTITIONS)])
+    with committed_reader(address, topic) as consumer:
         while time.monotonic() < to_s:
             for messages in consumer.poll(timeout_ms=100).values():
                 now_ns = time.monotonic_ns()

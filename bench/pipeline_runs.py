@@ -28,6 +28,15 @@ PARTITIONS = 2
 _FORMATS = {SEMEL: "semel", SPARK: "kafka", DEDUPLICATED: "kafka"}
 
 
+def committed_reader(address: str, *topics: str) -> semel.sync.Consumer:
+    """Reads all partitions of the topics from their beginning, committed records only."""
+    consumer = semel.sync.Consumer(
+        bootstrap_servers=address, isolation_level="read_committed", auto_offset_reset="earliest"
+    )
+    consumer.assign([semel.TopicPartition(topic, number) for topic in topics for number in range(PARTITIONS)])
+    return consumer
+
+
 class Run(NamedTuple):
     """Seconds are those of the batches that had rows, as Spark reports them; start and end of the query are not in."""
 
@@ -107,11 +116,9 @@ class Stage:
 
     def count(self, topic: str) -> int:
         """Committed records, by reading them."""
-        partitions = [semel.TopicPartition(topic, number) for number in range(PARTITIONS)]
         found = 0
-        settings = {"isolation_level": "read_committed", "auto_offset_reset": "earliest"}
-        with semel.sync.Consumer(bootstrap_servers=self._address, **settings) as consumer:
-            consumer.assign(partitions)
+        with committed_reader(self._address, topic) as consumer:
+            partitions = sorted(consumer.assignment())
             ends = consumer.end_offsets(partitions)
             deadline = time.monotonic() + 60
             while any(consumer.position(one) < ends[one] for one in partitions) and time.monotonic() < deadline:
