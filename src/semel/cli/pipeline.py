@@ -14,16 +14,24 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from semel.spark.pipeline.status import Status
 
-_EXAMPLES = """examples:
+_EXAMPLES = """exit codes: 0 it ended well or was stopped, 1 it failed, 2 the call, the file, a topic or the SQL is
+wrong, 130 a second Ctrl-C ended it at once. See docs/pipelines.md for the keys of a file.
+
+examples:
   semel pipeline run orders.toml
   semel pipeline run shout.py --from orders --to shouted --available-now
   semel pipeline run orders.toml --check
   semel pipeline status orders.toml
   semel pipeline status orders.checkpoint --json
   semel pipeline adopt orders.toml
-
-exit codes: 0 it ended well or was stopped, 1 it failed, 2 the call, the file, a topic or the SQL is wrong,
-130 a second Ctrl-C ended it at once. See docs/pipelines.md for the keys of a file.
+"""
+_STATUS_EXAMPLES = """examples:
+  semel pipeline status orders.toml
+  semel pipeline status orders.checkpoint --address localhost:9092 --json
+"""
+_ADOPT_EXAMPLES = """examples:
+  semel pipeline adopt orders.toml
+  semel pipeline adopt orders.checkpoint --address localhost:9092 --batch 41 --yes
 """
 _RUN_EXAMPLES = """A file is TOML:
 
@@ -67,7 +75,12 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     run.add_argument("--check", action="store_true", help="check file, topics and SQL, and run nothing")
     run.set_defaults(run=_run)
 
-    status = actions.add_parser("status", help="batches, offsets, marker and lag of a checkpoint")
+    status = actions.add_parser(
+        "status",
+        help="batches, offsets, marker and lag of a checkpoint",
+        epilog=_STATUS_EXAMPLES,
+        formatter_class=_RAW,
+    )
     _add_target(status)
     status.add_argument("--json", action="store_true", help="for programs")
     status.set_defaults(run=_status)
@@ -76,6 +89,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "adopt",
         help="make the marker fit a checkpoint that was restored, copied or written by another sink",
         description="Makes the marker fit a checkpoint. Shows what that means, and asks.",
+        epilog=_ADOPT_EXAMPLES,
+        formatter_class=_RAW,
     )
     _add_target(adopt)
     adopt.add_argument("--batch", type=int, metavar="N", help="the last batch that counts as published, -1 for none")

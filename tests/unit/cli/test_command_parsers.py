@@ -32,8 +32,9 @@ HEAVY = (
 )
 
 
-def our_commands() -> list[Command]:
-    return [command for command in commands_of(parser_for(*OURS)) if not command.path or command.path[0] in OURS]
+def our_commands(*more: str) -> list[Command]:
+    names = (*OURS, *more)
+    return [command for command in commands_of(parser_for(*names)) if not command.path or command.path[0] in names]
 
 
 def examples_of(text: str) -> list[str]:
@@ -48,7 +49,7 @@ def examples_of(text: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("command", our_commands(), ids=lambda command: " ".join(("semel", *command.path)))
+@pytest.mark.parametrize("command", our_commands("pipeline"), ids=lambda command: " ".join(("semel", *command.path)))
 def test_help_of_every_command_ends_with_examples_that_can_be_parsed(command: Command) -> None:
     lines = command.parser.format_help().rstrip().splitlines()
     start = max(index for index, line in enumerate(lines) if re.fullmatch("examples?:", line))
