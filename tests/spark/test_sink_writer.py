@@ -209,3 +209,14 @@ def test_at_least_once_writes_in_the_task(world: World, monkeypatch: pytest.Monk
     assert sorted(found) == [(b"a", b"1"), (b"a", b"1"), (b"b", b"2"), (b"b", b"2")]
     writer.commit([])
     writer.abort([])
+
+
+def test_every_worker_of_a_batch_sets_apart_what_it_has_loaded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark has each of them search its whole memory for garbage before it gets its next piece of work."""
+    settled: list[str] = []
+    monkeypatch.setattr(sink, "settle", settled.append)
+    world.checkpoint.plan(0)
+    written = world.write(0, [("k", "v")])
+    assert settled == ["plan", "write"]
+    world.writer().commit([written], 0)
+    assert settled == ["plan", "write", "plan", "commit"]

@@ -13,6 +13,7 @@ from real_broker import Brokers
 from semel.client.admin.values import NewTopic
 from semel.client.errors import Disconnected, TimedOut
 from semel.client.metadata import TopicPartition
+from semel.spark import reading
 from semel.spark.consumer_cache import ConsumerCache
 from semel.spark.data_loss import DataLost
 from semel.spark.planning import OffsetRange
@@ -94,6 +95,17 @@ def test_the_ranges_of_one_partition_join_without_a_gap(
     parts = [read(topic, start, end) for start, end in pairwise(bounds)]
 
     assert [row for part in parts for row in part] == written
+
+
+def test_a_worker_that_has_read_sets_apart_what_it_has_loaded(
+    read: Callable[..., list[Row]], new_topic: Callable[..., str], producer: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled: list[str] = []
+    monkeypatch.setattr(reading, "settle", settled.append)
+    topic = new_topic(partitions=1)
+    write(producer, topic, 3)
+    assert len(read(topic, 0, 3)) == 3
+    assert settled == ["read"]
 
 
 def test_columns_are_exactly_those_that_spark_expects(

@@ -17,6 +17,7 @@ from semel.spark.data_loss import report_loss
 from semel.spark.planning import OffsetRange
 from semel.spark.schema import TIMESTAMP_UNIT, as_source_columns
 from semel.spark.source_options import SourceOptions
+from semel.spark.worker_memory import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,6 +76,7 @@ class _Reading:
             self._cache.discard(kept)
             raise
         self._cache.give_back(kept)
+        settle("read")
 
     def _connected(self) -> KeptConsumer:
         while True:

@@ -30,6 +30,7 @@ from semel.spark.sink_options import Delivery, SinkOptions, batch_options, check
 from semel.spark.staging import FOLDER, Staged, StagingArea, StagingWriter, file_name, inline_limit
 from semel.spark.succession import NextBatch, NextVersion
 from semel.spark.topic_facts import shared_book
+from semel.spark.worker_memory import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,6 +69,7 @@ class SemelStreamWriter(DataSourceStreamArrowWriter):
             self._query_id = Checkpoint(self._checkpoint_uri).query_id()
             self._area_uri = self._area()
             _ensure_marker_topic(tuple(sorted(self._options.connection.items())), self._options.marker_topic)
+        settle("plan")
 
     def _area(self) -> str:
         location = self._options.staging_location
@@ -100,6 +102,7 @@ class SemelStreamWriter(DataSourceStreamArrowWriter):
         area = StagingArea(self._area_uri)
         _commit(self._options, area, self._publication(received, batchId))
         area.clean(batchId)
+        settle("commit")
         steps.act_on(steps.Step.CLEANED, batchId)
 
     def _publication(self, received: Sequence[StagedMessage], batch_id: int) -> Publication:
@@ -194,10 +197,12 @@ def _stage(
     writer = StagingWriter(area_uri, name, inline_limit(task_number))
     try:
         encode_all(options, iterator, writer.add, first_turn)
-        return writer.finish()
+        staged = writer.finish()
     except BaseException:
         writer.discard()
         raise
+    settle("write")
+    return staged
 
 
 def _write_directly(options: SinkOptions, iterator: Iterator[pa.RecordBatch], first_turn: int) -> WrittenMessage:
