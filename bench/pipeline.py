@@ -18,7 +18,7 @@ from pipeline_runs import DEDUPLICATED, SEMEL, SPARK, WAYS, Run, Stage
 from real_broker import RealBroker
 
 _TOTAL_ROWS = 1_000_000
-_KILLS = 3
+_KILLS = 4
 # What is deduplicated is kept in Java's memory.
 _SPARK = {"spark_ui_enabled": False, "spark_driver_memory": "6g"}
 _SEED = 1

@@ -1,5 +1,5 @@
-"""Drivers killed at moments that a seed picks, ours and Spark's own pipeline in one application, so that each kill hits
-both: how long until the next record is readable, and how many are there twice.
+"""Drivers killed when a batch has just become readable and Spark has not noted it, ours and Spark's own pipeline in one
+application, so that each kill hits both: how long until the next record is readable, and how many are there twice.
 """
 
 from __future__ import annotations
@@ -79,6 +79,9 @@ def killed(
             _until(lambda: all(len(values) > 0 for values in arrivals.values.values()), driver)
             for number in range(1, kills + 1):
                 time.sleep(chance.uniform(3, 8))
+                aim = arrivals.values[(SPARK, SEMEL)[number % 2]]
+                seen = len(aim)
+                _until(lambda aim=aim, seen=seen: len(aim) > seen, driver, pause_s=0.001)
                 os.killpg(driver.pid, signal.SIGKILL)
                 driver.wait()
                 time.sleep(1)  # what was committed is read
@@ -123,12 +126,12 @@ def _started(command: list[str]) -> subprocess.Popen[bytes]:
     )
 
 
-def _until(is_so: Callable[[], bool], driver: subprocess.Popen[bytes]) -> None:
+def _until(is_so: Callable[[], bool], driver: subprocess.Popen[bytes], pause_s: float = 0.02) -> None:
     deadline = time.monotonic() + _PATIENCE_S
     while not is_so():
         if driver.poll() is not None or time.monotonic() > deadline:
             raise RuntimeError("the application has ended, or does not get on")
-        time.sleep(0.02)
+        time.sleep(pause_s)
 
 
 def application(address: str, jars: str, source: str, ours: str, theirs: str, directory: str) -> None:
