@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import signal
@@ -196,6 +197,36 @@ def test_a_node_starts_where_contexts_are_in_a_file_of_their_own(tmp_path: Path)
     finally:
         node.kill()
         node.communicate()
+
+
+def test_a_node_tells_programs_where_it_is_and_that_it_has_stopped(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "semel.cli.main",
+        "serve",
+        "--data",
+        str(tmp_path / "data"),
+        "--port",
+        "0",
+        "--json",
+    ]
+    node = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=clean_environment(), bufsize=0
+    )
+    try:
+        ready = json.loads(line_of(node.stdout))
+        node.send_signal(signal.SIGTERM)
+        stopped = json.loads(line_of(node.stdout))
+        assert node.wait(TIMEOUT_S) == Exit.OK
+    finally:
+        node.kill()
+        node.communicate()
+    host, _, port = ready["address"].rpartition(":")
+    assert (ready["event"], host, ready["data"]) == ("ready", "127.0.0.1", str(tmp_path / "data"))
+    assert int(port) > 0
+    assert ready["start_ms"] > 0
+    assert stopped == {"event": "stopped"}
 
 
 # -- the page

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 from typing import Any
 
 import pytest
 
 from semel.spark.pipeline.failure import cause_of
-from semel.spark.pipeline.progress import BatchProgress, ProgressLine, read_progress
+from semel.spark.pipeline.progress import BatchProgress, JsonLines, ProgressLine, read_progress
 
 TOLD: dict[str, Any] = {
     "batchId": 7,
@@ -80,6 +81,29 @@ def test_elsewhere_lines_come_once_a_second_and_the_last_one_always() -> None:
     shown = [text.split()[1] for text in stream.getvalue().splitlines()[:-1]]
     assert shown == ["0", "3", "4"]
     assert stream.getvalue().endswith("5 batches, 50 rows in, 25 rows out\n")
+
+
+def test_programs_get_a_line_of_json_for_every_batch_and_event() -> None:
+    stream = io.StringIO()
+    lines = JsonLines(stream)
+    lines.tell("begins")
+    lines.show(batch(0), 0.0)
+    lines.show(batch(1), 0.0)
+    lines.end()
+
+    note, _, second, end = map(json.loads, stream.getvalue().splitlines())
+    assert note == {"event": "note", "text": "begins"}
+    assert second == {
+        "event": "batch",
+        "batch_id": 1,
+        "rows_in": 10,
+        "rows_out": 5,
+        "rows_set_aside": 0,
+        "lag": 0,
+        "duration_ms": 1000,
+        "rows_per_second": 10.0,
+    }
+    assert end == {"event": "end", "batches": 2, "rows_in": 20, "rows_out": 10, "rows_set_aside": 0}
 
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "x.py", line 3'

@@ -113,6 +113,11 @@ def test_a_batch_that_is_published_and_not_completed_is_told(
     code, text = said("adopt", checkpoint.root)
     assert (code, checkpoint.marked()) == (0, 3)
     assert "there is nothing to adopt" in text
+    code, text = said("adopt", checkpoint.root, "--json")
+    assert (code, json.loads(text)["adopted"], json.loads(text)["effects"]) == (0, False, [])
+    code, text = said("adopt", checkpoint.root, "--batch", "2", "--yes", "--json")
+    assert (code, checkpoint.marked()) == (0, 2)
+    assert (json.loads(text)["adopted"], json.loads(text)["next_batch"]) == (True, 3)
 
 
 def test_a_query_that_has_not_begun_has_nothing_to_show(
@@ -144,6 +149,11 @@ def test_a_restored_checkpoint_is_refused_and_adopted_only_by_who_means_it(
     assert "The marker will be set to batch 4, so that batch 5 is the next one that is published." in text
     assert "Batches 5 to 8 were published before: what they have written will be written again." in text
     assert "say --yes if it is meant" in text
+
+    code, text = said("adopt", checkpoint.root, "--json")
+    told = json.loads(text)
+    assert (code, checkpoint.marked(), told["adopted"], told["next_batch"]) == (1, 8, False, None)
+    assert "Batches 5 to 8 were published before: what they have written will be written again." in told["effects"]
 
     code, text = said("adopt", checkpoint.root, "--yes")
     assert (code, checkpoint.marked()) == (0, 4)

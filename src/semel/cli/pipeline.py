@@ -6,6 +6,7 @@ Neither Spark nor the client is imported before a subcommand is chosen.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -32,6 +33,7 @@ _STATUS_EXAMPLES = """examples:
 _ADOPT_EXAMPLES = """examples:
   semel pipeline adopt orders.toml
   semel pipeline adopt orders.checkpoint --address localhost:9092 --batch 41 --yes
+  semel pipeline adopt orders.toml --json
 """
 _RUN_EXAMPLES = """A file is TOML:
 
@@ -54,7 +56,9 @@ or Python:
 examples:
   semel pipeline run orders.toml
   semel pipeline run shout.py --from orders --to shouted --available-now
+  semel pipeline run orders.toml --available-now --json
 """
+_NOTHING_TO_ADOPT = "the marker fits the checkpoint, there is nothing to adopt"
 _OF_SPARK = ("pyspark", "py4j", "pyarrow")
 _RAW = argparse.RawDescriptionHelpFormatter
 
@@ -73,6 +77,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     run.add_argument("--checkpoint", metavar="DIR", help="instead of the file's")
     run.add_argument("--available-now", action="store_true", help="process what is there, then end")
     run.add_argument("--check", action="store_true", help="check file, topics and SQL, and run nothing")
+    run.add_argument("--json", action="store_true", help="print a line of JSON for each batch and event, for programs")
     run.set_defaults(run=_run)
 
     status = actions.add_parser(
@@ -95,6 +100,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     _add_target(adopt)
     adopt.add_argument("--batch", type=int, metavar="N", help="the last batch that counts as published, -1 for none")
     adopt.add_argument("--yes", action="store_true", help="do not ask")
+    adopt.add_argument(
+        "--json", action="store_true", help="for programs: what it would do, and with --yes what it has done"
+    )
     adopt.set_defaults(run=_adopt)
 
 
@@ -114,6 +122,7 @@ def _run(options: argparse.Namespace) -> int:
     def run() -> int:
         from semel.spark.pipeline.definition import AVAILABLE_NOW
         from semel.spark.pipeline.file import Overrides, load_pipeline
+        from semel.spark.pipeline.progress import JsonLines, ProgressLine
         from semel.spark.pipeline.run import run_pipeline
 
         overrides = Overrides(
@@ -123,7 +132,9 @@ def _run(options: argparse.Namespace) -> int:
             topics=tuple(options.topics),
             sink_topic=options.sink_topic,
         )
-        run_pipeline(load_pipeline(options.file, overrides), sys.stdout, only_check=options.check)
+        pipeline = load_pipeline(options.file, overrides)
+        shown = JsonLines(sys.stdout) if options.json else ProgressLine(sys.stdout, is_terminal=sys.stdout.isatty())
+        run_pipeline(pipeline, shown, only_check=options.check)
         return 0
 
     return _told(run)
@@ -150,18 +161,33 @@ def _adopt(options: argparse.Namespace) -> int:
         with target.status() as (status, write_options):
             if not status.is_marker_known:
                 raise PipelineRefused("the marker is in a database: give the pipeline's file instead of its checkpoint")
-            if status.fits and options.batch is None:
-                print(f"the marker fits the checkpoint, there is nothing to adopt; next: {status.next}")
-                return 0
-            print("\n".join(what_adopting_does(status, options.batch)))
-            if not options.yes and not _says_yes(status):
+            is_needed = not status.fits or options.batch is not None
+            effects = list(what_adopting_does(status, options.batch)) if is_needed else []
+            if not options.json:
+                print("\n".join(effects) or f"{_NOTHING_TO_ADOPT}; next: {status.next}")
+            is_meant = is_needed and (options.yes or (not options.json and _says_yes(status)))
+            number = target.adopt(write_options, status, options.batch) if is_meant else None
+            if options.json:
+                print(json.dumps(_adoption(status, effects, number), ensure_ascii=False))
+            elif number is not None:
+                print(f"adopted: batch {number + 1} comes next")
+            elif is_needed:
                 print("nothing was changed")
-                return 1
-            number = target.adopt(write_options, status, options.batch)
-            print(f"adopted: batch {number + 1} comes next")
-        return 0
+            return 0 if is_meant or not is_needed else 1
 
     return _told(adopt)
+
+
+def _adoption(status: Status, effects: list[str], number: int | None) -> dict[str, object]:
+    """What adopting does or would do. `number` is the batch that the marker was set to, None if nothing was changed."""
+    return {
+        "query_id": status.query_id,
+        "checkpoint": status.checkpoint,
+        "fits": status.fits,
+        "effects": effects,
+        "adopted": number is not None,
+        "next_batch": None if number is None else number + 1,
+    }
 
 
 def _says_yes(status: Status) -> bool:

@@ -11,6 +11,7 @@ variable over the file, the file over the default.
 examples:
   semel serve --data ./data --port 9092
   semel serve --data ./data --port 0 --flush os --set log.segment.bytes=10485760
+  semel serve --data ./data --port 0 --json
   SEMEL_NUM_PARTITIONS=8 semel serve --config semel.toml
 """
 
@@ -29,6 +30,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="one setting; may be repeated"
     )
+    command.add_argument("--json", action="store_true", help="say in JSON that it is ready, and that it has stopped")
     command.add_argument(
         "--log-level", default=os.environ.get("SEMEL_LOG_LEVEL", "INFO"), metavar="LEVEL", help="default INFO"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import logging
 import os
 import signal
@@ -38,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
     except OSError as error:
         return _refuse(f"cannot read {options.config}: {error.strerror}")
     broker = Broker(real_host(), config, _stop_at_once)
-    return asyncio.run(_serve(broker))
+    return asyncio.run(_serve(broker, is_json=options.json))
 
 
 def _refuse(text: str) -> int:
@@ -77,7 +78,7 @@ def _age_ms() -> int:
     return round((time.clock_gettime(time.CLOCK_BOOTTIME) - started_ticks / os.sysconf("SC_CLK_TCK")) * 1000)
 
 
-async def _serve(broker: Broker) -> int:
+async def _serve(broker: Broker, *, is_json: bool) -> int:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -89,12 +90,19 @@ async def _serve(broker: Broker) -> int:
     except BrokenLog as error:
         print(f"semel serve: {error}", file=sys.stderr)
         return Exit.FAILED
-    print(
-        f"semel is ready at {broker.advertised_host}:{broker.advertised_port}, "
-        f"data in {broker.store.root}, after {_age_ms()} ms",
-        flush=True,
-    )
+    address, data, age_ms = f"{broker.advertised_host}:{broker.advertised_port}", str(broker.store.root), _age_ms()
+    if is_json:
+        _say({"event": "ready", "address": address, "data": data, "start_ms": age_ms})
+    else:
+        print(f"semel is ready at {address}, data in {data}, after {age_ms} ms", flush=True)
     await stopping.wait()
     await broker.stop()
-    print("semel has stopped cleanly", flush=True)
+    if is_json:
+        _say({"event": "stopped"})
+    else:
+        print("semel has stopped cleanly", flush=True)
     return 0
+
+
+def _say(document: dict[str, object]) -> None:
+    print(json.dumps(document, ensure_ascii=False), flush=True)

@@ -1,4 +1,5 @@
-"""What a running pipeline tells of itself: one line that changes on a terminal, a plain line now and then elsewhere.
+"""What a running pipeline tells of itself: one line that changes on a terminal, elsewhere a plain line now and then, or
+JSON for programs.
 
 Numbers come from the progress that Spark reports after each batch, and from what the query observes of its own rows.
 """
@@ -7,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from shutil import get_terminal_size
 from typing import Any, TextIO
 
@@ -84,15 +85,11 @@ def _offsets(told: Any) -> dict[tuple[str, str], int] | None:
     }
 
 
-class ProgressLine:
+class Shown:
     """`show` is called after each batch. Totals are those of this run."""
 
-    def __init__(self, stream: TextIO, *, is_terminal: bool) -> None:
+    def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._is_terminal = is_terminal
-        self._shown_at_s = float("-inf")
-        self._waiting: BatchProgress | None = None
-        self._is_line_open = False
         self.batches = self.rows_in = self.rows_out = self.rows_set_aside = 0
 
     def show(self, progress: BatchProgress, now_s: float) -> None:
@@ -100,6 +97,47 @@ class ProgressLine:
         self.rows_in += progress.rows_in
         self.rows_out += progress.rows_out
         self.rows_set_aside += progress.rows_set_aside
+
+    def tell(self, text: str) -> None:
+        """Something that has happened beside the batches."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """There will be no other batch."""
+        raise NotImplementedError
+
+
+class JsonLines(Shown):
+    """For programs: an object a line, whose `event` is `note`, `batch` or `end`."""
+
+    def show(self, progress: BatchProgress, now_s: float) -> None:
+        super().show(progress, now_s)
+        self._put("batch", **asdict(progress), rows_per_second=round(progress.rows_per_second, 1))
+
+    def tell(self, text: str) -> None:
+        self._put("note", text=text)
+
+    def end(self) -> None:
+        totals = {"rows_in": self.rows_in, "rows_out": self.rows_out, "rows_set_aside": self.rows_set_aside}
+        self._put("end", batches=self.batches, **totals)
+
+    def _put(self, event: str, **facts: object) -> None:
+        self._stream.write(json.dumps({"event": event, **facts}, ensure_ascii=False) + "\n")
+        self._stream.flush()
+
+
+class ProgressLine(Shown):
+    """For people."""
+
+    def __init__(self, stream: TextIO, *, is_terminal: bool) -> None:
+        super().__init__(stream)
+        self._is_terminal = is_terminal
+        self._shown_at_s = float("-inf")
+        self._waiting: BatchProgress | None = None
+        self._is_line_open = False
+
+    def show(self, progress: BatchProgress, now_s: float) -> None:
+        super().show(progress, now_s)
         if self._is_terminal:
             # A line that goes over the edge could not be cleared as a whole.
             self._stream.write(_CLEAR_LINE + progress.told()[: get_terminal_size().columns - 1])

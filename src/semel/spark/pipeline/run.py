@@ -9,14 +9,14 @@ import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from semel.spark.pipeline.definition import Pipeline, TableSink
 from semel.spark.pipeline.embedded import Broker
 from semel.spark.pipeline.errors import PipelineError, PipelineRefused
 from semel.spark.pipeline.file import MODULE
 from semel.spark.pipeline.notes import notes_of, remember
-from semel.spark.pipeline.progress import ProgressLine
+from semel.spark.pipeline.progress import Shown
 from semel.spark.pipeline.topics import check_topics
 
 if TYPE_CHECKING:
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from semel.spark.pipeline.jvm import SparkJava
 
 
-def run_pipeline(pipeline: Pipeline, stream: TextIO, *, only_check: bool = False) -> None:
+def run_pipeline(pipeline: Pipeline, line: Shown, *, only_check: bool = False) -> None:
     """Returns when the pipeline has ended well or was asked to stop. Raises PipelineError otherwise."""
-    line = ProgressLine(stream, is_terminal=stream.isatty())
     with _address(pipeline, line.tell) as (address, check):
         check_topics(pipeline, address, line.tell)
         from semel.spark.pipeline.jvm import SparkJava
@@ -65,7 +64,7 @@ def _run(
     address: str,
     java: SparkJava,
     schemas: list[StructType | None],
-    line: ProgressLine,
+    line: Shown,
     check: Callable[[], None],
 ) -> None:
     from pyspark import cloudpickle

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from semel.spark.pipeline.errors import PipelineError
 from semel.spark.pipeline.failure import cause_of
-from semel.spark.pipeline.progress import ProgressLine, read_progress
+from semel.spark.pipeline.progress import Shown, read_progress
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -59,7 +59,7 @@ class Stopping:
 
 def watch(
     query: StreamingQuery,
-    line: ProgressLine,
+    line: Shown,
     stopping: Stopping,
     check: Callable[[], None],
     now_s: Callable[[], float] = time.monotonic,
@@ -67,11 +67,11 @@ def watch(
 ) -> None:
     """Returns when the query has ended or was stopped; `check` raises if something else has ended. Raises PipelineError
     if the query failed."""
-    shown = _Shown(query, line)
+    told = _Told(query, line)
     asked_at_s: float | None = None
     while query.isActive:
         check()
-        shown.update(now_s())
+        told.update(now_s())
         if stopping.is_asked_for:
             if asked_at_s is None:
                 asked_at_s, batches = now_s(), line.batches
@@ -81,13 +81,13 @@ def watch(
                 _stop(query, line)
                 break
         pause(POLL_S)
-    shown.update(now_s())
+    told.update(now_s())
     failure = query.exception()
     if failure is not None and asked_at_s is None:
         raise PipelineError(cause_of(str(failure)))
 
 
-def _stop(query: StreamingQuery, line: ProgressLine) -> None:
+def _stop(query: StreamingQuery, line: Shown) -> None:
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
     try:
@@ -97,10 +97,10 @@ def _stop(query: StreamingQuery, line: ProgressLine) -> None:
         line.tell("the commit that is under way does not end: it is left to itself, and the next run sorts it out")
 
 
-class _Shown:
+class _Told:
     """Which batches were told already."""
 
-    def __init__(self, query: StreamingQuery, line: ProgressLine) -> None:
+    def __init__(self, query: StreamingQuery, line: Shown) -> None:
         self._query = query
         self._line = line
         self._last = -1
