@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semel.client.errors import BadSetting
-from semel.spark.checkpoint import absolute_uri, child_uri, open_place
+from semel.spark.places import absolute_uri, child_uri, open_place
 from semel.spark.sink_errors import StagedDataLost
 from semel.spark.staging import (
     FOLDER,

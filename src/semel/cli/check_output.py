@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from semel.cli.output import Cell, Output, count_text
-from semel.sim.attack.checking import Check
-from semel.sim.judging.report import Report
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from semel.sim.attack.checking import Check
+    from semel.sim.judging.report import Report
 
 
 def done_so_far(check: Check) -> str:

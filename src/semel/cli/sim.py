@@ -117,9 +117,9 @@ def _explore(options: argparse.Namespace, output: Output) -> int:
     if progress.found is not None and not options.no_shrink:
         shortest = _shrunk(progress.found.seed, options, output)
     if output.is_json:
-        output.json(exploration_document(progress, shortest))
+        output.json(exploration_document(seeds, progress, shortest))
     else:
-        show_exploration(progress, shortest, output)
+        show_exploration(seeds, progress, shortest, output)
     return Exit.OK if progress.found is None else Exit.FAILED
 
 

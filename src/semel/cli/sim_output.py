@@ -77,11 +77,11 @@ def progress_note(progress: Progress) -> str:
     return f"{progress.hours_per_second:.3f} simulated hours a second; {parts}"
 
 
-def show_exploration(progress: Progress, shortest: Schedule | None, output: Output) -> None:
+def show_exploration(seeds: range, progress: Progress, shortest: Schedule | None, output: Output) -> None:
     rate = progress.runs / progress.real_s if progress.real_s else 0.0
     output.line(
-        f"{count_text(progress.runs, 'seed')} in {duration_text(progress.real_s * 1000)}: {rate:.1f} a second, "
-        f"{progress.hours_per_second:.3f} simulated hours a second."
+        f"{count_text(progress.runs, 'seed')} of {_told(seeds)} in {duration_text(progress.real_s * 1000)}: "
+        f"{rate:.1f} a second, {progress.hours_per_second:.3f} simulated hours a second."
     )
     output.line()
     rows = []
@@ -106,9 +106,14 @@ def _command(schedule: Schedule) -> str:
     return shlex.join(["semel", "sim", *replay_options(schedule, drawn(schedule.seed))])
 
 
-def exploration_document(progress: Progress, shortest: Schedule | None) -> dict[str, object]:
+def _told(seeds: range) -> str:
+    return f"{seeds[0]}..{seeds[-1]}"
+
+
+def exploration_document(seeds: range, progress: Progress, shortest: Schedule | None) -> dict[str, object]:
     found = progress.found
     return {
+        "seeds": _told(seeds),
         "runs": progress.runs,
         "real_s": round(progress.real_s, 3),
         "simulated_hours_per_second": round(progress.hours_per_second, 6),

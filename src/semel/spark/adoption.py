@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from semel.client.errors import BadSetting
-from semel.client.producer.producer import Producer
 from semel.host.api import Host
 from semel.spark.blocking import run_with_host
-from semel.spark.checkpoint import Checkpoint, absolute_uri
+from semel.spark.checkpoint import Checkpoint
 from semel.spark.marker import Marker, MarkerTopic, stream_key
+from semel.spark.places import absolute_uri
 from semel.spark.sink_options import SinkOptions, stream_options
 
 _NONE_YET = -1
@@ -48,6 +48,8 @@ def marker_of(options: Mapping[str, str]) -> tuple[str, Marker | None]:
 
 
 async def adopt(host: Host, options: SinkOptions, batch_id: int | None) -> Adoption:
+    from semel.client.producer.producer import Producer
+
     checkpoint = _checkpoint(options)
     query_id = checkpoint.query_id()
     number = _number(checkpoint, batch_id)

@@ -15,8 +15,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from semel.client.errors import BadSetting
-from semel.spark.checkpoint import Checkpoint, absolute_uri
+from semel.spark.checkpoint import Checkpoint
 from semel.spark.databases import Column, Database, database_for
+from semel.spark.places import absolute_uri
 from semel.spark.sink_errors import BatchRefused
 
 if TYPE_CHECKING:

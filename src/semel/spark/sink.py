@@ -21,10 +21,11 @@ from semel.host.real import RealClock
 from semel.spark import steps
 from semel.spark.at_least_once import DirectWriter
 from semel.spark.blocking import run_with_host
-from semel.spark.checkpoint import Checkpoint, absolute_uri, child_uri
+from semel.spark.checkpoint import Checkpoint
 from semel.spark.committer import Committer, Publication
 from semel.spark.encoding import RowEncoder, Taker
 from semel.spark.marker import MarkerTopic
+from semel.spark.places import absolute_uri, child_uri
 from semel.spark.sink_errors import CheckpointRefused, StagedDataLost
 from semel.spark.sink_options import Delivery, SinkOptions, batch_options, check_columns, stream_options
 from semel.spark.staging import FOLDER, Staged, StagingArea, StagingWriter, file_name, inline_limit

@@ -19,7 +19,7 @@ from pyarrow import fs
 
 from semel.client.errors import BadSetting
 from semel.records.kernel import unfilled
-from semel.spark.checkpoint import Place, open_place
+from semel.spark.places import Place, open_place
 from semel.spark.sink_errors import StagedDataLost
 
 logger = logging.getLogger("semel.spark")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -236,3 +237,18 @@ def test_a_wrong_call_is_told_in_one_line(
     assert ended.value.code == Exit.WRONG_CALL
     assert sentence in told
     assert told.count("\n") == 1
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+def test_fish_completes_commands_options_and_values(tmp_path: Path) -> None:
+    (tmp_path / "semel.fish").write_text(script("fish", parser_for(*OURS)))
+
+    def offered(line: str) -> list[str]:
+        ask = f"source {tmp_path / 'semel.fish'}; complete -C {shlex.quote(line)}"
+        done = subprocess.run(["fish", "-c", ask], capture_output=True, text=True, check=True)
+        return sorted(entry.split("\t")[0] for entry in done.stdout.splitlines())
+
+    assert offered("semel to") == ["topic"]
+    assert offered("semel topic ") == ["alter", "create", "delete", "describe", "list"]
+    assert offered("semel topic create --rep") == ["--replication"]
+    assert offered("semel consume x --isolation ") == ["committed", "uncommitted"]

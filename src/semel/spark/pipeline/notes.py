@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from semel.spark.checkpoint import absolute_uri, open_place
 from semel.spark.pipeline.definition import Pipeline, TopicSink
 from semel.spark.pipeline.embedded import AlreadyRuns, Broker
 from semel.spark.pipeline.errors import PipelineError
+from semel.spark.places import absolute_uri, open_folder
 from semel.spark.sink_options import DEFAULT_MARKER_TOPIC
 
 NAME = "semel-pipeline.json"
@@ -38,17 +38,13 @@ def notes_of(pipeline: Pipeline, address: str) -> Notes:
 
 
 def remember(checkpoint: str, notes: Notes) -> None:
-    place = open_place(absolute_uri(checkpoint))
-    with place.system.open_output_stream(place.child(NAME)) as stream:
-        stream.write(json.dumps(asdict(notes), indent=1).encode())
+    open_folder(absolute_uri(checkpoint)).write(NAME, json.dumps(asdict(notes), indent=1).encode())
 
 
 def recall(checkpoint: str) -> Notes | None:
     """None if no pipeline of ours has run with it."""
-    place = open_place(absolute_uri(checkpoint))
     try:
-        with place.system.open_input_stream(place.child(NAME)) as stream:
-            return Notes(**json.loads(stream.read()))
+        return Notes(**json.loads(open_folder(absolute_uri(checkpoint)).read(NAME)))
     except FileNotFoundError:
         return None
     except (ValueError, TypeError) as error:

@@ -9,16 +9,15 @@ from typing import Any
 
 from semel.client.errors import SemelError
 from semel.client.metadata import TopicPartition
-from semel.spark.checkpoint import Checkpoint, absolute_uri, open_place
+from semel.spark.checkpoint import Checkpoint
 from semel.spark.connection_options import client_settings
 from semel.spark.marker import Marker
 from semel.spark.offsets import from_checkpoint
 from semel.spark.pipeline.errors import PipelineError
+from semel.spark.places import absolute_uri
 from semel.spark.sink_errors import CheckpointRefused
 from semel.spark.succession import NextBatch
-from semel.sync.consumer import Consumer
 
-_LINES_BEFORE_SOURCES = 2
 _NONE_YET = -1
 
 
@@ -94,15 +93,14 @@ def _table(partitions: tuple[PartitionStatus, ...]) -> Iterator[str]:
 
 def status_of(location: str, options: Mapping[str, str], marker_from: Callable[[], Marker | None] | None) -> Status:
     """`options` are those of the write, among them the cluster's address. Without `marker_from` nobody knows it."""
-    uri = absolute_uri(location)
-    checkpoint = Checkpoint(uri)
+    checkpoint = Checkpoint(absolute_uri(location))
     query_id = checkpoint.query_id()
     completed, planned = (
         -1 if batch is None else batch for batch in (checkpoint.last_completed(), checkpoint.last_planned())
     )
     try:
         marker = None if marker_from is None else marker_from()
-        partitions = tuple(_partitions(uri, completed, options))
+        partitions = tuple(_partitions(checkpoint, completed, options))
     except SemelError as error:
         raise PipelineError(f"the cluster at {options['kafka.bootstrap.servers']} does not tell: {error}") from error
     is_known = marker_from is not None
@@ -133,9 +131,10 @@ def _begins(completed: int) -> str:
     return f"batch {completed + 1}"
 
 
-def _partitions(uri: str, completed: int, options: Mapping[str, str]) -> Iterator[PartitionStatus]:
+def _partitions(checkpoint: Checkpoint, completed: int, options: Mapping[str, str]) -> Iterator[PartitionStatus]:
     offsets: dict[TopicPartition, int] = {}
-    for line in _source_lines(uri, completed):
+    lines = [] if completed == _NONE_YET else checkpoint.source_lines(completed)
+    for line in [line for line in lines if line.strip() not in (b"", b"-")]:  # a source without an offset has a dash
         for place, offset in from_checkpoint(json.loads(line)).items():
             offsets[place] = min(offset, offsets.get(place, offset))
     if not offsets:
@@ -145,21 +144,10 @@ def _partitions(uri: str, completed: int, options: Mapping[str, str]) -> Iterato
         yield PartitionStatus(place.topic, place.partition, offset, ends.get(place))
 
 
-def _source_lines(uri: str, batch_id: int) -> list[bytes]:
-    """Where each source has come to at the end of a batch; a source without an offset has a dash."""
-    if batch_id == _NONE_YET:
-        return []
-    place = open_place(uri)
-    try:
-        with place.system.open_input_stream(place.child(f"offsets/{batch_id}")) as stream:
-            lines: list[bytes] = stream.read().splitlines()
-    except FileNotFoundError:
-        return []
-    return [line for line in lines[_LINES_BEFORE_SOURCES:] if line.strip() not in (b"", b"-")]
-
-
 def _ends(places: list[TopicPartition], options: Mapping[str, str]) -> dict[TopicPartition, int]:
     """Of those that still exist."""
+    from semel.sync.consumer import Consumer
+
     with Consumer(**client_settings(options), isolation_level="read_committed") as consumer:
         known = {topic: consumer.partitions_for_topic(topic) for topic in {place.topic for place in places}}
         there = [place for place in places if place.partition in (known[place.topic] or ())]
