@@ -6,7 +6,7 @@ KILLS ?= 45
 # Most tests wait more than they work: more of them than there are cores.
 JOBS ?= 4
 BIN := $(VENV)/bin
-COMPILED := src/semel/records/kernel.py src/semel/records/column_kernel.py src/semel/host/_native.pyx
+COMPILED := $(addprefix src/semel/,records/kernel.py records/column_kernel.py records/produce_kernel.py host/_native.pyx)
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -57,7 +57,7 @@ docs: $(VENV)/.ready ## Write the pages that are made from the code
 	@$(BIN)/python -m semel.cli.document > docs/command-line.md
 
 clean: ## Remove what was built
-	rm -rf $(VENV) build src/*.egg-info $(COMPILED:.py=.c) $(COMPILED:.pyx=.c) src/semel/*/*.so
+	rm -rf $(VENV) build src/*.egg-info $(addsuffix .c,$(basename $(COMPILED))) src/semel/*/*.so
 
 $(VENV)/.ready: pyproject.toml setup.py constraints.txt $(COMPILED)
 	@$(PYTHON) -c 'import sys; sys.exit("semel needs Python 3.11 or later, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
