@@ -1,9 +1,9 @@
 """One TCP connection on the loop's readers and writers, without a transport: the hot path of the broker.
 
 Reading: one `recv_into` an event, more only while the receiver's buffer comes back full. Sending: at once what the
-socket takes, the rest queued by reference and continued when the socket is writable, never more than `TURN_BYTES` in
-one turn of the loop, so that one fast reader does not starve the others. TLS is a link of its own on top of this one
-(`tls_link.py`).
+socket takes (small answers when the round of `ready_links.py` is over), the rest queued by reference and continued when
+the socket is writable, never more than `TURN_BYTES` in one turn of the loop, so that one fast reader does not starve
+the others. TLS is a link of its own on top of this one (`tls_link.py`).
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from collections import deque
 from collections.abc import Sequence
 
 from semel.host.api import Buffer, FileRange, Part, Receiver
+from semel.host.ready_links import READABLE, WRITABLE, ReadyLinks
 from semel.host.real_file import RealFile
 
 TURN_BYTES = 4 << 20
 READS_PER_EVENT = 4
 PARTS_PER_CALL = 64
 LINGER_S = 1.0
+# Answers up to this size are kept until the end of a round, as long as no more than that is kept already.
+KEPT_BYTES = 16 << 10
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +40,7 @@ class RealLink:
         "_loop",
         "_queue",
         "_reading",
+        "_ready_links",
         "_received",
         "_receiver",
         "_recv_into",
@@ -47,10 +51,11 @@ class RealLink:
         "unsent_bytes",
     )
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, connected: socket.socket, peer: str) -> None:
+    def __init__(self, ready_links: ReadyLinks, connected: socket.socket, peer: str) -> None:
         self.peer = peer
         self.unsent_bytes = 0
-        self._loop = loop
+        self._loop = ready_links.loop
+        self._ready_links = ready_links
         self._socket = connected
         self._fd = connected.fileno()
         self._recv_into = connected.recv_into
@@ -63,6 +68,7 @@ class RealLink:
         self._closing = False  # close_when_sent was called
         self._ended: list[BaseException | None] | None = None  # the reason, once the link has ended
         self._linger: asyncio.TimerHandle | None = None
+        ready_links.join()
 
     def __repr__(self) -> str:
         return f"RealLink({self.peer})"
@@ -79,17 +85,31 @@ class RealLink:
             self._loop.call_soon(self._announce)
         elif not self._closing:
             self._reading = True
-            self._loop.add_reader(self._fd, self._readable)
+            self._watch()
 
     def pause_reading(self) -> None:
         if self._reading and not self._closing:
             self._reading = False
-            self._loop.remove_reader(self._fd)
+            self._watch()
 
     def resume_reading(self) -> None:
         if not self._reading and not self._closing and self._ended is None and self._receiver is not None:
             self._reading = True
-            self._loop.add_reader(self._fd, self._readable)
+            self._watch()
+
+    def _watch(self) -> None:
+        events = (READABLE if self._reading else 0) | (WRITABLE if self._writing else 0)
+        self._ready_links.watch(self._fd, self, events)
+
+    def ready(self, events: int) -> None:
+        """An error or a reset counts for both: whoever reads or writes next is told what it was."""
+        if events & ~WRITABLE and self._reading:
+            if self._closing:
+                self._discard()
+            else:
+                self._readable()
+        if events & ~READABLE and self._writing:
+            self._writable()
 
     def _readable(self) -> None:
         for _ in range(READS_PER_EVENT):
@@ -132,12 +152,20 @@ class RealLink:
                     part.release()
             return
         queue = self._queue
-        if queue:
-            queue.extend(parts)
-            self.unsent_bytes += sum(map(len, parts))
-            return
         if len(parts) == 1 and type(parts[0]) is not FileRange:  # nearly every answer
             part = parts[0]
+            if self._ready_links.is_serving and len(part) + self.unsent_bytes <= KEPT_BYTES and not self._writing:
+                if not queue:
+                    self._ready_links.keep(self)
+                queue.append(part)
+                self.unsent_bytes += len(part)
+                return
+            if queue:
+                queue.append(part)
+                self.unsent_bytes += len(part)
+                if not self._writing:
+                    self.send_kept()
+                return
             try:
                 sent = self._send_bytes(part)  # type: ignore[arg-type]
             except (BlockingIOError, InterruptedError):
@@ -149,20 +177,35 @@ class RealLink:
                 return
             queue.append(memoryview(part)[sent:])  # type: ignore[arg-type]
             self.unsent_bytes = len(part) - sent
-        else:
-            queue.extend(parts)
-            self.unsent_bytes = sum(map(len, parts))
-            self._send_queue()
-        if queue and self._ended is None:
-            self._writing = True
-            self._loop.add_writer(self._fd, self._writable)
+            self._send_when_writable()
+            return
+        queue.extend(parts)
+        self.unsent_bytes += sum(map(len, parts))
+        if not self._writing:
+            self.send_kept()
+
+    def send_kept(self) -> None:
+        """Begin with a queue that nothing is sent from yet."""
+        if self._writing or not self._queue:  # it has begun, because more came, or there is no link any more
+            return
+        self._send_queue()
+        if self._ended is not None:
+            return
+        if self._queue:
+            self._send_when_writable()
+        elif self._closing:
+            self._shut_down()
+
+    def _send_when_writable(self) -> None:
+        self._writing = True
+        self._watch()
 
     def _writable(self) -> None:
         self._send_queue()
         if self._queue or self._ended is not None:
             return
         self._writing = False
-        self._loop.remove_writer(self._fd)
+        self._watch()
         if self._closing:
             self._shut_down()
         elif self._receiver is not None:
@@ -208,6 +251,14 @@ class RealLink:
     def _send_run(self) -> int:
         """Send the byte parts before the next file range in one call; MSG_MORE joins them with what follows."""
         queue = self._queue
+        if len(queue) == 1:
+            part = queue[0]
+            sent = self._send_bytes(part)  # type: ignore[arg-type]
+            if sent == len(part):
+                queue.clear()
+            else:
+                queue[0] = memoryview(part)[sent:]  # type: ignore[arg-type]
+            return sent
         run: list[Buffer] = []
         flags = 0
         for part in queue:
@@ -240,7 +291,7 @@ class RealLink:
         # thrown away until the peer closes too, or for a moment.
         self._closing = True
         self._reading = True
-        self._loop.add_reader(self._fd, self._discard)
+        self._watch()
         if not self._queue:
             self._shut_down()
 
@@ -267,11 +318,10 @@ class RealLink:
         self._ended = [reason]
         if self._linger is not None:
             self._linger.cancel()
-        if self._reading:
-            self._loop.remove_reader(self._fd)
-        if self._writing:
-            self._loop.remove_writer(self._fd)
-        self._reading = self._writing = False
+        if self._reading or self._writing:
+            self._reading = self._writing = False
+            self._watch()
+        self._ready_links.leave()
         for part in self._queue:
             if type(part) is FileRange:
                 part.release()

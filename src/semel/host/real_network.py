@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from semel.host.api import Link
+from semel.host.ready_links import ReadyLinks
 from semel.host.real_link import RealLink
 
 BACKLOG = 1024
@@ -37,11 +38,10 @@ async def _addresses(host: str, port: int, flags: int = 0) -> list[tuple[int, tu
 
 
 class RealListener:
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, sockets: list[socket.socket], accept: Callable[[Link], None]
-    ) -> None:
+    def __init__(self, network: RealNetwork, sockets: list[socket.socket], accept: Callable[[Link], None]) -> None:
         self.port: int = sockets[0].getsockname()[1]
-        self._loop = loop
+        self._network = network
+        self._loop = asyncio.get_running_loop()
         self._accept = accept
         self._sockets = sockets
         self._resumptions: dict[int, asyncio.TimerHandle] = {}
@@ -76,7 +76,7 @@ class RealListener:
 
     def _welcome(self, connected: socket.socket, address: tuple[Any, ...]) -> None:
         try:
-            link = _link(self._loop, connected, address)
+            link = self._network.link(connected, address)
         except OSError:  # it is gone already
             connected.close()
             return
@@ -96,12 +96,6 @@ class RealListener:
         self._sockets = []
 
 
-def _link(loop: asyncio.AbstractEventLoop, connected: socket.socket, address: tuple[Any, ...]) -> RealLink:
-    connected.setblocking(False)
-    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return RealLink(loop, connected, _spelled(address))
-
-
 def _listening_socket(family: int, address: tuple[Any, ...]) -> socket.socket:
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -118,6 +112,17 @@ def _listening_socket(family: int, address: tuple[Any, ...]) -> socket.socket:
 
 
 class RealNetwork:
+    _ready_links: ReadyLinks | None = None
+
+    def link(self, connected: socket.socket, address: tuple[Any, ...]) -> RealLink:
+        connected.setblocking(False)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        loop = asyncio.get_running_loop()
+        ready_links = self._ready_links
+        if ready_links is None or ready_links.is_closed or ready_links.loop is not loop:
+            ready_links = self._ready_links = ReadyLinks(loop)
+        return RealLink(ready_links, connected, _spelled(address))
+
     async def listen(self, host: str, port: int, accept: Callable[[Link], None]) -> RealListener:
         sockets: list[socket.socket] = []
         refusal: OSError | None = None
@@ -134,7 +139,7 @@ class RealNetwork:
                 refusal = error
         if not sockets:
             raise refusal or OSError(errno.EADDRNOTAVAIL, f"{host!r} has no address")
-        return RealListener(asyncio.get_running_loop(), sockets, accept)
+        return RealListener(self, sockets, accept)
 
     async def connect(self, host: str, port: int) -> RealLink:
         loop = asyncio.get_running_loop()
@@ -144,7 +149,7 @@ class RealNetwork:
             try:
                 connected.setblocking(False)
                 await loop.sock_connect(connected, address)
-                return _link(loop, connected, connected.getpeername())
+                return self.link(connected, connected.getpeername())
             except OSError as error:
                 connected.close()
                 refusal = refusal or error

@@ -1,0 +1,91 @@
+"""All links of a loop in one epoll set, which the loop watches as one descriptor.
+
+A turn of asyncio's loop costs as much as a small request. So the links that are ready are served here in one go, round
+after round for a while, and the loop has its turn in between. Small answers are kept until the round is over: those of
+one link leave in one call, and a peer that sleeps is woken once, not for each of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from typing import Protocol
+
+ROUNDS_PER_TURN = 4
+EVENTS_PER_ROUND = 64
+
+READABLE, WRITABLE = select.EPOLLIN, select.EPOLLOUT
+
+
+class Member(Protocol):
+    def ready(self, events: int) -> None:
+        """The system has something to tell of its socket."""
+
+    def send_kept(self) -> None:
+        """The round is over: what was kept may go."""
+
+
+class ReadyLinks:
+    """Lives as long as it has members: the last that leaves closes the set."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.is_serving = False
+        self._epoll = select.epoll()
+        self._poll = self._epoll.poll
+        self._members = 0
+        self._watched: dict[int, Member] = {}
+        self._keeping: list[Member] = []
+        loop.add_reader(self._epoll.fileno(), self._serve)
+
+    @property
+    def is_closed(self) -> bool:
+        return self._epoll.closed
+
+    def join(self) -> None:
+        self._members += 1
+
+    def leave(self) -> None:
+        self._members -= 1
+        if self._members == 0:
+            if not self.loop.is_closed():
+                self.loop.remove_reader(self._epoll.fileno())
+            self._epoll.close()
+
+    def watch(self, fd: int, member: Member, events: int) -> None:
+        """Tell `member` of `events`, and of no others that it asked for before; 0 is for nothing at all."""
+        if not events:
+            if self._watched.pop(fd, None) is not None:
+                self._epoll.unregister(fd)
+        elif fd in self._watched:
+            self._epoll.modify(fd, events)
+        else:
+            self._epoll.register(fd, events)
+            self._watched[fd] = member
+
+    def keep(self, member: Member) -> None:
+        """Call its `send_kept` when the round is over. Only while `is_serving`."""
+        self._keeping.append(member)
+
+    def _serve(self) -> None:
+        for _ in range(ROUNDS_PER_TURN):
+            if self._epoll.closed:
+                return
+            ready = self._poll(0, EVENTS_PER_ROUND)
+            if not ready:
+                return
+            self.is_serving = True
+            try:
+                for fd, events in ready:
+                    member = self._watched.get(fd)
+                    if member is not None:  # else one before it has closed it
+                        try:
+                            member.ready(events)
+                        except Exception as error:
+                            self.loop.call_exception_handler({"message": f"{member} failed", "exception": error})
+            finally:
+                self.is_serving = False
+                if self._keeping:
+                    kept, self._keeping = self._keeping, []
+                    for member in kept:
+                        member.send_kept()
