@@ -15,6 +15,12 @@ _DENIED = {
 }
 
 
+def authorise(authoriser: Authoriser, principal: str, operation: Operation, resource: ResourceType, name: str) -> None:
+    """Raises Refused when this principal may not."""
+    if not authoriser.authorise(principal, operation, resource, name):
+        raise Refused(_DENIED[resource], f"{principal} may not {operation.name} the {resource.name.lower()} {name!r}")
+
+
 class RequestContext:
     """One per request."""
 
@@ -38,11 +44,7 @@ class RequestContext:
 
     def authorise(self, operation: Operation, resource: ResourceType, name: str) -> None:
         """Raises Refused when this principal may not."""
-        if not self.allows(operation, resource, name):
-            raise Refused(
-                _DENIED[resource],
-                f"{self.connection.principal} may not {operation.name} the {resource.name.lower()} {name!r}",
-            )
+        authorise(self._authoriser, self.connection.principal, operation, resource, name)
 
     def authorise_topic(self, operation: Operation, name: str) -> None:
         self.authorise(operation, ResourceType.TOPIC, name)

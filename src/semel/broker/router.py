@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from semel.broker.authoriser import Authoriser
 from semel.broker.context import RequestContext
 from semel.broker.handlers import HANDLERS
+from semel.broker.produce_lanes import ProduceLanes
 from semel.rpc.served import Answer, CloseConnection, Later, Parts, ServedConnection
 from semel.wire.apis import API, request_class
 from semel.wire.codec import decoder
@@ -21,6 +22,7 @@ from semel.wire.errors import ErrorCode, WireError
 from semel.wire.frame import read_request_header, response_parts
 from semel.wire.schema import Request, Response
 from semel.wire.spec.api_versions import ApiVersion, ApiVersionsResponse
+from semel.wire.spec.produce import ProduceRequest
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -51,6 +53,7 @@ class Router:
     def __init__(self, broker: Broker, authoriser: Authoriser) -> None:
         self._broker = broker
         self._authoriser = authoriser
+        self._lanes = ProduceLanes(authoriser)
         self._routes: dict[int, _Route] = {}
 
     def _route(self, key: int) -> _Route:
@@ -63,6 +66,10 @@ class Router:
         return route
 
     def dispatch(self, connection: ServedConnection, frame: memoryview) -> Answer:
+        if connection.lane_bytes:
+            answer = self._lanes.serve(connection, frame)
+            if answer is not None:
+                return answer
         try:
             header = read_request_header(frame)
             route = self._routes.get(header.api_key) or self._route(header.api_key)
@@ -76,6 +83,8 @@ class Router:
             raise CloseConnection(str(error)) from error
         context = RequestContext(connection, version, header.client_id, self._authoriser)
         result = route.handle(self._broker, request, context)
+        if header.api_key == _PRODUCE:
+            self._lanes.learn(self._broker.topics, connection, frame, cast(ProduceRequest, request), version)
         if isinstance(result, Response):
             return _parts(header.correlation_id, result, version)
         if result is None:

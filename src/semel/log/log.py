@@ -7,6 +7,7 @@ kept in step with every append and can always be rebuilt from them (see `recover
 
 from bisect import bisect_right
 from collections.abc import Callable
+from struct import Struct
 from typing import NamedTuple
 
 from semel.config import TopicConfig
@@ -19,8 +20,9 @@ from semel.log.producers import NO_OFFSET, EndedTransaction, Producers
 from semel.log.segment import MAX_RELATIVE_OFFSET, NO_TIMESTAMP, Segment
 from semel.log.snapshots import remove_snapshot, snapshot_files, snapshot_offsets, write_snapshot_now
 from semel.log.types import Epoch, Offset, ProducerId
-from semel.records.batch import BatchHeader, read_header, set_base_offset, set_leader_epoch
+from semel.records.batch import LENGTH_FIELD_END, BatchHeader, read_header, set_base_offset, set_leader_epoch
 from semel.records.control import ControlType, control_batch
+from semel.records.produce_kernel import JudgedProduce, OrdinaryProduce
 from semel.records.read import read_records
 from semel.wire.errors import ErrorCode
 
@@ -28,6 +30,7 @@ from semel.wire.errors import ErrorCode
 _CHECK_BYTES = 1 << 20
 _KEPT_SNAPSHOTS = 2
 IDENTITY_FILE = "partition.metadata"
+_STAMP = Struct(">qii")  # base offset, length, leader epoch: how a batch begins
 
 
 class Appended(NamedTuple):
@@ -117,6 +120,32 @@ class Log:
             self.producers.apply(draft)
         return Appended(base_offset, self.end_offset - 1)
 
+    def judge_ordinary(self, frame: memoryview, ordinary: OrdinaryProduce, now_ms: int) -> JudgedProduce | None:
+        """The batch of an ordinary produce request that the active segment will take; None if it is not that."""
+        read = ordinary.read(frame, self.producers.live_rows, self.end_offset, now_ms)
+        if read is None or not self.segments:
+            return None
+        batch, _, last_offset_delta, max_timestamp, _, _ = read
+        segment = self.segments[-1]
+        last_offset = self.end_offset + last_offset_delta
+        if segment.size_bytes and self._is_full(segment, len(batch), last_offset, max_timestamp, now_ms):
+            return None
+        return read
+
+    def append_ordinary(self, judged: JudgedProduce, leader_epoch: Epoch) -> Appended:
+        """As `append`, of a batch that was judged a moment ago: nothing has been appended since."""
+        batch, _, last_offset_delta, max_timestamp, producer_id, row = judged
+        base_offset = self.end_offset
+        segment = self.segments[-1]
+        size_bytes = len(batch)
+        _STAMP.pack_into(batch, 0, base_offset, size_bytes - LENGTH_FIELD_END, leader_epoch)
+        last_offset = base_offset + last_offset_delta
+        segment.note(last_offset, max_timestamp, segment.write(batch), size_bytes, self.config.index_interval_bytes)
+        if row is not None:
+            self.producers.apply_row(producer_id, row)
+        self._written(segment, leader_epoch, base_offset)
+        return Appended(base_offset, last_offset)
+
     def append_marker(
         self,
         kind: ControlType,
@@ -163,6 +192,9 @@ class Log:
         except OSError as error:
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk refused a segment: {error.strerror}") from error
         segment.append(batch, header, self.config.index_interval_bytes)
+        self._written(segment, leader_epoch, base_offset)
+
+    def _written(self, segment: Segment, leader_epoch: Epoch, base_offset: Offset) -> None:
         self.epochs.assign(leader_epoch, base_offset)
         if not self._dirty or self._dirty[-1] is not segment:
             self._dirty.append(segment)
@@ -175,23 +207,25 @@ class Log:
             self.segments.append(self._new_segment())
             return self.segments[-1]
         active = self.segments[-1]
-        config = self.config
-        if active.size_bytes and (
-            active.size_bytes + header.batch_length + 12 > config.segment_bytes
-            or header.base_offset + header.last_offset_delta - active.base_offset > MAX_RELATIVE_OFFSET
-            or active.offset_index.count * 8 >= config.segment_index_bytes
-            or self._is_overdue(active, header.max_timestamp, now_ms)
-        ):
+        size_bytes = header.batch_length + 12
+        if active.size_bytes and self._is_full(active, size_bytes, header.last_offset, header.max_timestamp, now_ms):
             self.roll()
             active = self.segments[-1]
         return active
 
-    def _is_overdue(self, active: Segment, timestamp_ms: int, now_ms: int) -> bool:
-        first = active.first_timestamp_ms
-        if first == NO_TIMESTAMP:
-            return False
-        reference_ms = timestamp_ms if timestamp_ms != NO_TIMESTAMP else now_ms
-        return reference_ms - first > self.config.segment_ms
+    def _is_full(self, active: Segment, size_bytes: int, last_offset: Offset, timestamp_ms: int, now_ms: int) -> bool:
+        """Whether the next batch is for another segment."""
+        config = self.config
+        first_ms = active.first_timestamp_ms
+        return (
+            active.size_bytes + size_bytes > config.segment_bytes
+            or last_offset - active.base_offset > MAX_RELATIVE_OFFSET
+            or active.offset_index.count * 8 >= config.segment_index_bytes
+            or (
+                first_ms != NO_TIMESTAMP
+                and (timestamp_ms if timestamp_ms != NO_TIMESTAMP else now_ms) - first_ms > config.segment_ms
+            )
+        )
 
     def _make_directory(self) -> None:
         self.disk.make_dirs(self.directory)

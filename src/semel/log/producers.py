@@ -207,6 +207,15 @@ class Producers:
         if draft.began != NO_OFFSET:
             self._open[draft.producer_id] = draft.began
 
+    @property
+    def live_rows(self) -> dict[ProducerId, bytes]:
+        """The rows themselves, for `records/produce_kernel`, which makes the next row of a batch in order."""
+        return self._rows
+
+    def apply_row(self, producer_id: ProducerId, row: bytes) -> None:
+        """Puts a row that the kernel made in place, after its batch was written."""
+        self._rows[producer_id] = row
+
     def apply_marker(self, draft: Draft, marker_offset: Offset, aborted: bool) -> EndedTransaction | None:
         """Puts a marker's draft in place; returns the transaction that it ended, if any data of it is here."""
         self._rows[draft.producer_id] = draft.row

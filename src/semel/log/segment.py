@@ -72,6 +72,10 @@ class Segment:
 
     def append(self, batch: Buffer, header: BatchHeader, index_interval_bytes: int) -> None:
         """Writes a batch whose header carries its final offsets. All of it is there afterwards, or none."""
+        self.note_batch(header, self.write(batch), index_interval_bytes)
+
+    def write(self, batch: Buffer) -> int:
+        """Puts a batch behind the others and returns where it stands, if it is all there. `note` must follow."""
         position = self.size_bytes
         try:
             self.file.write_at(position, batch)
@@ -81,23 +85,27 @@ class Segment:
             except OSError as second:
                 raise BrokenLog(f"{self.path} cannot be cut back after a failed write: {second}") from error
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk refused the write: {error.strerror}") from error
-        self.note_batch(header, position, index_interval_bytes)
+        return position
 
     def note_batch(self, header: BatchHeader, position: int, index_interval_bytes: int) -> None:
         """Counts a batch that stands at `position` in: offsets, timestamps, indexes."""
         last_offset = header.base_offset + header.last_offset_delta
-        if header.max_timestamp > self.max_timestamp_ms:
-            self.max_timestamp_ms = header.max_timestamp
+        self.note(last_offset, header.max_timestamp, position, header.batch_length + 12, index_interval_bytes)
+
+    def note(
+        self, last_offset: Offset, max_timestamp_ms: int, position: int, size_bytes: int, index_interval_bytes: int
+    ) -> None:
+        if max_timestamp_ms > self.max_timestamp_ms:
+            self.max_timestamp_ms = max_timestamp_ms
             self.max_timestamp_offset = last_offset
         if self.first_timestamp_ms == NO_TIMESTAMP:
-            self.first_timestamp_ms = header.max_timestamp
+            self.first_timestamp_ms = max_timestamp_ms
         if self._bytes_since_index > index_interval_bytes:
             self.offset_index.append(last_offset, position)
             self.time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
             self._bytes_since_index = 0
-        size = header.batch_length + 12
-        self._bytes_since_index += size
-        self.size_bytes = max(self.size_bytes, position + size)  # a scan counts in what is there already
+        self._bytes_since_index += size_bytes
+        self.size_bytes = max(self.size_bytes, position + size_bytes)  # a scan counts in what is there already
         self.next_offset = last_offset + 1
 
     def locate(self, offset: Offset) -> Located | None:

@@ -22,6 +22,7 @@ from semel.log.types import Epoch, Offset, ProducerId
 from semel.log.validate import Validated, validated
 from semel.records.batch import read_header
 from semel.records.control import ControlType
+from semel.records.produce_kernel import JudgedProduce, OrdinaryProduce
 from semel.wire.errors import ErrorCode
 
 NO_EPOCH = -1
@@ -94,6 +95,14 @@ class Partition:
         if config.stamps_at_append and not appended.is_duplicate:
             appended = appended._replace(append_time_ms=header.max_timestamp)
         return appended
+
+    def judge_ordinary(self, frame: memoryview, ordinary: OrdinaryProduce) -> JudgedProduce | None:
+        """As `validate`, for a request that is an ordinary one; None when it is not: the long way says what it is."""
+        return self.log.judge_ordinary(frame, ordinary, self._clock.wall_ms())
+
+    def append_ordinary(self, judged: JudgedProduce) -> Appended:
+        """As `append`, at once after `judge_ordinary`."""
+        return self._append(self.log.append_ordinary(judged, self.leader_epoch))
 
     def append_prepared(self, batch: bytearray) -> Appended:
         """Writes a batch that this node built itself."""

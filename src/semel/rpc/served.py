@@ -78,6 +78,8 @@ class ServedConnection:
         self.is_authenticated = True
         self.was_active = True
         self.is_open = True
+        # Where the records of its last request began, if it was a produce that another like it may follow.
+        self.lane_bytes = 0
         self._server = server
         self._dispatch = server.dispatch
         self._outstanding: deque[_Slot] = deque()

@@ -1,0 +1,216 @@
+"""A shorter way for produce requests that are like the one before: one partition, the same bytes up to the records.
+
+The long way (`router`, `handlers/produce`) serves the first request of its kind, and every one that is not ordinary in
+some respect: what a client did wrong is never judged here. Authorisation is asked for each request as there; a lane
+ends with its partition, and with the settings it was made for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from struct import Struct
+from typing import cast
+
+from semel.broker.authoriser import Authoriser, Operation, ResourceType
+from semel.broker.context import authorise
+from semel.broker.topics import Topics
+from semel.config import TopicConfig
+from semel.coordinator.topic_names import INTERNAL_TOPICS
+from semel.log.errors import Refused
+from semel.records.produce_kernel import OrdinaryProduce
+from semel.replication.partition import Partition
+from semel.rpc.served import Answer, CloseConnection, Later, Parts, ServedConnection
+from semel.wire.frame import response_parts
+from semel.wire.spec.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+
+_MOST_LANES = 10_000
+_CORRELATION_END = 8
+_ACKS_ALL, _ACKS_LEADER = -1, 1
+_TOPIC_IDS_SINCE = 13
+# Numbers that occur nowhere else in a response: where they stand, the true ones are put.
+_BASE_OFFSET, _START_OFFSET = 0x1B2C3D4E5F607182, 0x2C3D4E5F60718293
+
+
+class _Lane:
+    """Requests of one kind: how they are told, where they go, how they are answered."""
+
+    __slots__ = ("config", "name", "ordinary", "partition", "reply", "waits")
+
+    def __init__(self, name: str, partition: Partition, ordinary: OrdinaryProduce, reply: _Reply, waits: bool) -> None:
+        self.name = name
+        self.partition = partition
+        self.config = partition.config
+        self.ordinary = ordinary
+        self.reply = reply
+        self.waits = waits
+
+
+class _Reply:
+    """The answers to one kind of request. The one to a success was encoded once, with gaps."""
+
+    __slots__ = ("_after", "_before", "_between", "_index", "_length", "_name", "_pack", "_topic_id", "_version")
+
+    def __init__(self, request: ProduceRequest, version: int) -> None:
+        topic = request.topic_data[0]
+        self._name = topic.name
+        self._topic_id = topic.topic_id
+        self._index = topic.partition_data[0].index
+        self._version = version
+        told = PartitionProduceResponse(index=self._index, base_offset=_BASE_OFFSET, log_start_offset=_START_OFFSET)
+        frame = b"".join(self._encoded(0, told))  # type: ignore[arg-type]
+        base_at = frame.index(_BASE_OFFSET.to_bytes(8))
+        start_at = frame.find(_START_OFFSET.to_bytes(8))
+        self._length = frame[:4]
+        self._before = frame[_CORRELATION_END:base_at]
+        if start_at < 0:  # before version 5 it is not told
+            self._between, self._after = frame[base_at + 8 :], None
+            self._pack = Struct(f">4si{len(self._before)}sq{len(self._between)}s").pack
+        else:
+            self._between, self._after = frame[base_at + 8 : start_at], frame[start_at + 8 :]
+            form = f">4si{len(self._before)}sq{len(self._between)}sq{len(self._after)}s"
+            self._pack = Struct(form).pack
+
+    def _encoded(self, correlation_id: int, result: PartitionProduceResponse) -> Parts:
+        told = TopicProduceResponse(name=self._name, topic_id=self._topic_id, partition_responses=[result])
+        return cast(Parts, response_parts(correlation_id, ProduceResponse(responses=[told]), self._version))
+
+    def done(self, correlation_id: int, base_offset: int, start_offset: int) -> Parts:
+        if self._after is None:
+            return [self._pack(self._length, correlation_id, self._before, base_offset, self._between)]
+        return [
+            self._pack(
+                self._length, correlation_id, self._before, base_offset, self._between, start_offset, self._after
+            )
+        ]
+
+    def refused(self, correlation_id: int, refusal: Refused, start_offset: int) -> Parts:
+        result = PartitionProduceResponse(
+            index=self._index,
+            error_code=refusal.code,
+            base_offset=-1,
+            log_start_offset=start_offset,
+            error_message=refusal.text,
+        )
+        return self._encoded(correlation_id, result)
+
+
+class ProduceLanes:
+    """All lanes of a node, by the bytes of a request after its correlation id and before its records."""
+
+    def __init__(self, authoriser: Authoriser) -> None:
+        self._authoriser = authoriser
+        self._lanes: dict[bytes, _Lane] = {}
+
+    def serve(self, connection: ServedConnection, frame: memoryview) -> Answer:
+        """The answer to an ordinary request; None is for the long way."""
+        lane = self._lanes.get(bytes(frame[_CORRELATION_END : connection.lane_bytes]))
+        if lane is None:
+            return None
+        partition = lane.partition
+        log = partition.log
+        if log.config is not lane.config or partition.is_closed:
+            del self._lanes[bytes(frame[_CORRELATION_END : connection.lane_bytes])]
+            return None
+        judged = partition.judge_ordinary(frame, lane.ordinary)
+        if judged is None:
+            return None
+        correlation_id = judged[1]
+        start_offset = -1
+        try:
+            authorise(self._authoriser, connection.principal, Operation.WRITE, ResourceType.TOPIC, lane.name)
+            start_offset = log.start_offset
+            base_offset, last_offset, _, _ = partition.append_ordinary(judged)
+        except Refused as refusal:
+            return lane.reply.refused(correlation_id, refusal, start_offset)
+        parts = lane.reply.done(correlation_id, base_offset, start_offset)
+        if lane.waits and last_offset >= log.high_watermark:
+            committed = partition.when_committed(last_offset)
+            if committed is not None:
+                return _when_committed(committed, parts)
+        return parts
+
+    def learn(
+        self, topics: Topics, connection: ServedConnection, frame: memoryview, request: ProduceRequest, version: int
+    ) -> None:
+        """After the long way: the next request may be like this one."""
+        if (
+            len(request.topic_data) != 1
+            or len(request.topic_data[0].partition_data) != 1
+            or request.transactional_id is not None
+            or request.acks not in (_ACKS_ALL, _ACKS_LEADER)
+            or frame.readonly
+        ):
+            return
+        topic = request.topic_data[0]
+        data = topic.partition_data[0]
+        if not isinstance(data.records, memoryview):  # judged elsewhere already
+            return
+        is_flexible = version >= ProduceRequest.flexible_from
+        suffix_bytes = 3 if is_flexible else 0  # no tags: of the partition, of the topic, of the request
+        length = _compact(len(data.records) + 1) if is_flexible else len(data.records).to_bytes(4)
+        records_at = len(frame) - suffix_bytes - len(data.records)
+        prefix_bytes = records_at - len(length)
+        if any(frame[len(frame) - suffix_bytes :]) or frame[prefix_bytes:records_at] != length:
+            return
+        prefix = bytes(frame[:prefix_bytes])
+        key = prefix[_CORRELATION_END:]
+        connection.lane_bytes = prefix_bytes
+        if key in self._lanes:
+            return
+        try:
+            name = topics.topic_of_id(topic.topic_id).name if version >= _TOPIC_IDS_SINCE else topic.name
+            partition = topics.partition(name, data.index)
+        except Refused:
+            return
+        config = partition.config
+        if name in INTERNAL_TOPICS or not _has_ordinary_settings(config, request.acks):
+            return
+        ordinary = OrdinaryProduce(
+            prefix,
+            is_flexible,
+            suffix_bytes,
+            min(config.max_message_bytes, config.segment_bytes),
+            config.message_timestamp_before_max_ms,
+            config.message_timestamp_after_max_ms,
+            "compact" in config.cleanup_policy,
+        )
+        if len(self._lanes) >= _MOST_LANES:
+            self._lanes.clear()
+        reply = _Reply(request, version)
+        self._lanes[key] = _Lane(name, partition, ordinary, reply, request.acks == _ACKS_ALL)
+
+
+def _compact(number: int) -> bytes:
+    """As an unsigned varint."""
+    low, rest = number & 0x7F, number >> 7
+    return bytes([low | 0x80]) + _compact(rest) if rest else bytes([low])
+
+
+def _has_ordinary_settings(config: TopicConfig, acks: int) -> bool:
+    return (
+        config.compression_type in ("producer", "uncompressed")
+        and not config.stamps_at_append
+        and (acks != _ACKS_ALL or config.min_insync_replicas <= 1)
+    )
+
+
+def _when_committed(committed: asyncio.Future[None], parts: Parts) -> Later:
+    """A commit that fails closes the connection: the client retries."""
+    done: asyncio.Future[Parts | None] = asyncio.get_running_loop().create_future()
+
+    def tell(commit: asyncio.Future[None]) -> None:
+        if done.done():
+            return
+        error = None if commit.cancelled() else commit.exception()
+        if error is not None:
+            done.set_exception(CloseConnection(str(error)))
+        else:
+            done.set_result(parts)
+
+    committed.add_done_callback(tell)
+    return Later(done, may_go_on=True)
