@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from random import Random
 
 from hypothesis import given, settings
@@ -98,9 +99,12 @@ def check_group(world: World) -> None:
         assert group.static == {
             member.instance_id: member_id for member_id, member in group.members.items() if member.instance_id
         }
+    assert group.joining.keys() <= group.members.keys()
+    counted = Counter(name for member in group.members.values() for name, _ in member.protocols)
+    assert group._with_protocol == counted, "what is kept is not what counting would find"
     for member_id, member in group.members.items():
         assert member.member_id == member_id
-        waits = member.is_waiting or ("session", GROUP, member_id) in world.side().timers
+        waits = group.is_waiting(member) or ("session", GROUP, member_id) in world.side().timers
         assert waits, "nobody would notice that this member is gone"
 
 

@@ -94,7 +94,7 @@ class ClassicRequests:
         most = self._rebalance.config.int("group.max.size")
         member = group.members.get(member_id)
         if group.state is _S.PREPARING_REBALANCE:
-            accepted = (member is not None and member.joining is not None) or group.waiting_to_join < most
+            accepted = member_id in group.joining or len(group.joining) < most
         else:
             accepted = member is not None or len(group.members) < most
         if not accepted:
@@ -129,9 +129,9 @@ class ClassicRequests:
             protocols,
         )
         member.is_new = True
-        member.joining = answer = _parked()
         group.has_new_member = group.state is _S.PREPARING_REBALANCE and group.is_initial
         group.add(member, request.protocol_type)
+        answer = group.wait_for_others(member)
         self._rebalance.new_member_session(group, member)
         self._rebalance.rebalance(group, f"{member_id} joins ({request.reason or 'no reason given'})")
         return answer
@@ -152,20 +152,20 @@ class ClassicRequests:
                 if group.state is _S.STABLE:
                     response.members = []
                 return _answered(response)
-        answer = self._update(member, request, protocols)
+        answer = self._update(group, member, request, protocols)
         self._rebalance.rebalance(group, f"{member_id} joins again ({request.reason or 'no reason given'})")
         return answer
 
     def _update(
-        self, member: ClassicMember, request: JoinGroupRequest, protocols: Protocols
+        self, group: ClassicGroup, member: ClassicMember, request: JoinGroupRequest, protocols: Protocols
     ) -> asyncio.Future[JoinGroupResponse]:
         # A request that still waits on an older connection is of no use to anyone.
-        member.answer_join(JoinGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id))
-        member.protocols = protocols
+        superseded = JoinGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
+        group.answer_join(member, superseded)
+        group.change_protocols(member, protocols)
         member.rebalance_timeout_ms = _rebalance_timeout_ms(request)
         member.session_timeout_ms = request.session_timeout_ms
-        member.joining = answer = _parked()
-        return answer
+        return group.wait_for_others(member)
 
     def _replace_static(
         self, group: ClassicGroup, request: JoinGroupRequest, protocols: Protocols, caller: Caller, new_id: str
@@ -180,18 +180,19 @@ class ClassicRequests:
         before = (old.protocols, old.rebalance_timeout_ms, old.session_timeout_ms)
         old_topics = subscribed_topics(old.metadata(group.protocol))
         fenced = ErrorCode.FENCED_INSTANCE_ID
-        old.answer_join(JoinGroupResponse(error_code=fenced, member_id=old_id))
+        group.answer_join(old, JoinGroupResponse(error_code=fenced, member_id=old_id))
         old.answer_sync(SyncGroupResponse(error_code=fenced))
         member = group.rename(old_id, new_id)
-        answer = self._update(member, request, protocols)
+        answer = self._update(group, member, request, protocols)
         same_topics = subscribed_topics(member.metadata(group.protocol)) == old_topics
         if group.state is _S.STABLE and group.elected_protocol() == group.protocol and same_topics:
-            member.joining = None
+            del group.joining[new_id]
             try:
                 self._shard.append([group_entry(group.group_id, group.as_record(group.since_ms))])
             except Refused as refusal:
                 group.rename(new_id, old_id)
-                member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms = before
+                group.change_protocols(member, before[0])
+                _, member.rebalance_timeout_ms, member.session_timeout_ms = before
                 raise Refused(coordinator_error(refusal.code), refusal.text) from refusal
             response = group.join_response(member)
             if caller.version >= _SKIPS_ASSIGNMENT_SINCE:

@@ -43,22 +43,10 @@ class ClassicMember:
         self.assignment = assignment
         # A member whose first JoinGroup still waits: it has no id yet, so nothing but a timeout shows that it is gone.
         self.is_new = False
-        self.joining: asyncio.Future[JoinGroupResponse] | None = None
         self.syncing: asyncio.Future[SyncGroupResponse] | None = None
 
     def metadata(self, protocol: str | None) -> bytes:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
-
-    @property
-    def is_waiting(self) -> bool:
-        """A member that waits for others cannot send heartbeats, and need not."""
-        return not self.is_new and (self.joining is not None or self.syncing is not None)
-
-    def answer_join(self, response: JoinGroupResponse) -> None:
-        if self.joining is not None:
-            if not self.joining.done():
-                self.joining.set_result(response)
-            self.joining = None
 
     def answer_sync(self, response: SyncGroupResponse) -> bool:
         """Whether the member was waiting."""
@@ -78,6 +66,10 @@ class ClassicGroup:
         self.protocol: str | None = None
         self.leader: str | None = None
         self.members: dict[str, ClassicMember] = {}
+        # Every join asks who else has joined and which protocols all have: both are kept, so that a rebalance does
+        # not cost the square of its members.
+        self.joining: dict[str, asyncio.Future[JoinGroupResponse]] = {}
+        self._with_protocol: Counter[str] = Counter()
         self.static: dict[str, str] = {}
         # Members that were given an id and have not come back with it (KIP-394).
         self.pending_join: set[str] = set()
@@ -97,7 +89,7 @@ class ClassicGroup:
         group.protocol = record.protocol
         group.leader = record.leader
         for member in record.members:
-            group.members[member.member_id] = ClassicMember(
+            known = ClassicMember(
                 member.member_id,
                 member.group_instance_id,
                 member.client_id,
@@ -107,8 +99,7 @@ class ClassicGroup:
                 [(record.protocol or "", member.subscription)],
                 member.assignment,
             )
-            if member.group_instance_id is not None:
-                group.static[member.group_instance_id] = member.member_id
+            group._put(known)
         return group
 
     def as_record(self, since_ms: int, assignments: dict[str, bytes] | None = None) -> GroupMetadataValue:
@@ -159,15 +150,22 @@ class ClassicGroup:
             self.protocol_type = protocol_type
         if self.leader is None:
             self.leader = member.member_id
+        self._put(member)
+        self.pending_join.discard(member.member_id)
+
+    def _put(self, member: ClassicMember) -> None:
         self.members[member.member_id] = member
+        self._with_protocol.update(_names(member.protocols))
         if member.instance_id is not None:
             self.static[member.instance_id] = member.member_id
-        self.pending_join.discard(member.member_id)
 
     def remove(self, member_id: str) -> None:
         member = self.members.pop(member_id, None)
-        if member is not None and member.instance_id is not None:
-            self.static.pop(member.instance_id, None)
+        if member is not None:
+            self._with_protocol -= Counter(_names(member.protocols))
+            if member.instance_id is not None:
+                self.static.pop(member.instance_id, None)
+        self.joining.pop(member_id, None)
         self.pending_join.discard(member_id)
         self.pending_sync.discard(member_id)
         if self.leader == member_id:
@@ -182,10 +180,32 @@ class ClassicGroup:
             self.static[member.instance_id] = new_id
         if self.leader == old_id:
             self.leader = new_id
+        if old_id in self.joining:
+            self.joining[new_id] = self.joining.pop(old_id)
         if old_id in self.pending_sync:
             self.pending_sync.discard(old_id)
             self.pending_sync.add(new_id)
         return member
+
+    def change_protocols(self, member: ClassicMember, protocols: Protocols) -> None:
+        self._with_protocol -= Counter(_names(member.protocols))
+        self._with_protocol.update(_names(protocols))
+        member.protocols = protocols
+
+    def wait_for_others(self, member: ClassicMember) -> asyncio.Future[JoinGroupResponse]:
+        """The member has joined; the future is its answer."""
+        answer: asyncio.Future[JoinGroupResponse] = asyncio.get_running_loop().create_future()
+        self.joining[member.member_id] = answer
+        return answer
+
+    def answer_join(self, member: ClassicMember, response: JoinGroupResponse) -> None:
+        waited = self.joining.pop(member.member_id, None)
+        if waited is not None and not waited.done():
+            waited.set_result(response)
+
+    def is_waiting(self, member: ClassicMember) -> bool:
+        """A member that waits for others cannot send heartbeats, and need not."""
+        return not member.is_new and (member.member_id in self.joining or member.syncing is not None)
 
     def check_member(self, member_id: str, instance_id: str | None) -> ClassicMember:
         """Refuses who is not a member, and a static member whose place another process has taken (KIP-345)."""
@@ -211,21 +231,17 @@ class ClassicGroup:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     @property
-    def waiting_to_join(self) -> int:
-        return sum(member.joining is not None for member in self.members.values())
-
-    @property
     def all_joined(self) -> bool:
-        return not self.pending_join and all(member.joining is not None for member in self.members.values())
+        return not self.pending_join and len(self.joining) == len(self.members)
 
     def leader_among_joined(self) -> bool:
         """Whether somebody who has joined leads; the first who has joined takes over from one who has not."""
-        if self.leader in self.members and self.members[self.leader].joining is not None:
+        if self.leader in self.joining:
             return True
-        joined = next((member for member in self.members.values() if member.joining is not None), None)
+        joined = next((member_id for member_id in self.members if member_id in self.joining), None)
         if joined is None:
             return False
-        self.leader = joined.member_id
+        self.leader = joined
         return True
 
     # -- the protocol they share
@@ -234,19 +250,16 @@ class ClassicGroup:
         """Whether a member with these protocols fits the group: the same type, and one that everybody has."""
         if not self.members:
             return bool(protocol_type) and bool(protocols)
-        shared = self.shared_protocols()
-        return protocol_type == self.protocol_type and any(name in shared for name, _ in protocols)
+        return protocol_type == self.protocol_type and any(self._is_shared(name) for name, _ in protocols)
 
-    def shared_protocols(self) -> set[str]:
-        counts = Counter(name for member in self.members.values() for name in {name for name, _ in member.protocols})
-        return {name for name, count in counts.items() if count == len(self.members)}
+    def _is_shared(self, protocol: str) -> bool:
+        return self._with_protocol[protocol] == len(self.members)
 
     def elected_protocol(self) -> str:
         """Each member votes for the first of its own protocols that everybody has; the most votes win, and among
         equals the one that was voted for first."""
-        shared = self.shared_protocols()
         votes = Counter(
-            next(name for name, _ in member.protocols if name in shared) for member in self.members.values()
+            next(name for name, _ in member.protocols if self._is_shared(name)) for member in self.members.values()
         )
         return votes.most_common(1)[0][0]
 
@@ -285,3 +298,7 @@ class ClassicGroup:
         return SyncGroupResponse(
             protocol_type=self.protocol_type, protocol_name=self.protocol, assignment=member.assignment
         )
+
+
+def _names(protocols: Protocols) -> set[str]:
+    return {name for name, _ in protocols}

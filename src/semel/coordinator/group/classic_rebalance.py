@@ -64,7 +64,7 @@ class ClassicRebalance:
 
     def _end(self, group: ClassicGroup, code: ErrorCode) -> None:
         for member in group.members.values():
-            member.answer_join(JoinGroupResponse(error_code=code, member_id=member.member_id))
+            group.answer_join(member, JoinGroupResponse(error_code=code, member_id=member.member_id))
             member.answer_sync(SyncGroupResponse(error_code=code))
             self._end_session(group, member.member_id)
         for member_id in group.pending_join:
@@ -102,7 +102,7 @@ class ClassicRebalance:
             self.forget_pending(group, member_id)
         member = group.members.get(member_id)
         # Who waits for others is answered and gets a new session when the wait is over.
-        if member is not None and not member.is_waiting:
+        if member is not None and not group.is_waiting(member):
             logger.info("%s has left %s: its session is over", member_id, group.group_id)
             self.remove_members(group, [member_id])
 
@@ -122,7 +122,7 @@ class ClassicRebalance:
         """Members left, or died, or were removed: the others rebalance."""
         for member_id in member_ids:
             member = group.members[member_id]
-            member.answer_join(JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+            group.answer_join(member, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
             member.answer_sync(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
             group.remove(member_id)
             self._end_session(group, member_id)
@@ -177,7 +177,8 @@ class ClassicRebalance:
     def _complete(self, group: ClassicGroup) -> None:
         """The wait is over: who has not joined is out, unless its membership is static."""
         self._timers.cancel(("join", group.group_id))
-        for member in [one for one in group.members.values() if one.joining is None and one.instance_id is None]:
+        absent = [one for one in group.members.values() if one.member_id not in group.joining]
+        for member in [one for one in absent if one.instance_id is None]:
             logger.info("%s has left %s: it did not join in time", member.member_id, group.group_id)
             group.remove(member.member_id)
             self._end_session(group, member.member_id)
@@ -191,7 +192,7 @@ class ClassicRebalance:
             return
         logger.info("%s has generation %d with %d members", group.group_id, group.generation, len(group.members))
         for member in group.members.values():
-            member.answer_join(group.join_response(member))
+            group.answer_join(member, group.join_response(member))
             member.is_new = False
             self.renew_session(group, member)
         generation = group.generation
