@@ -36,6 +36,7 @@ class RealLink:
         "_fd",
         "_get_buffer",
         "_head_sent",
+        "_kept_bytes",
         "_linger",
         "_loop",
         "_queue",
@@ -62,6 +63,9 @@ class RealLink:
         self._send_bytes = connected.send
         self._queue: deque[Part] = deque()
         self._head_sent = 0  # of the file range at the head of the queue
+        # In the queue until the round is over. They count as sent until the socket has refused them: otherwise whoever
+        # looks would wait for a `drained` that only those get who were refused.
+        self._kept_bytes = 0
         self._receiver: Receiver | None = None
         self._reading = False
         self._writing = False
@@ -154,11 +158,11 @@ class RealLink:
         queue = self._queue
         if len(parts) == 1 and type(parts[0]) is not FileRange:  # nearly every answer
             part = parts[0]
-            if self._ready_links.is_serving and len(part) + self.unsent_bytes <= KEPT_BYTES and not self._writing:
+            if self._ready_links.is_serving and len(part) + self._kept_bytes <= KEPT_BYTES and not self._writing:
                 if not queue:
                     self._ready_links.keep(self)
                 queue.append(part)
-                self.unsent_bytes += len(part)
+                self._kept_bytes += len(part)
                 return
             if queue:
                 queue.append(part)
@@ -188,6 +192,8 @@ class RealLink:
         """Begin with a queue that nothing is sent from yet."""
         if self._writing or not self._queue:  # it has begun, because more came, or there is no link any more
             return
+        self.unsent_bytes += self._kept_bytes
+        self._kept_bytes = 0
         self._send_queue()
         if self._ended is not None:
             return
@@ -220,9 +226,12 @@ class RealLink:
         left = TURN_BYTES
         try:
             while queue and left > 0:
-                sent = self._send_range(left) if type(queue[0]) is FileRange else self._send_run()
+                head = queue[0]
+                sent = self._send_range(left) if type(head) is FileRange else self._send_run()
                 left -= sent
                 self.unsent_bytes -= sent
+                if queue and queue[0] is head:  # not all of it: the socket is full
+                    break
         except (BlockingIOError, InterruptedError):
             pass
         except Exception as error:
@@ -326,7 +335,7 @@ class RealLink:
             if type(part) is FileRange:
                 part.release()
         self._queue.clear()
-        self.unsent_bytes = 0
+        self.unsent_bytes = self._kept_bytes = 0
         self._socket.close()
         if self._receiver is not None:
             self._loop.call_soon(self._announce)  # later, so that nobody is told from inside their own send()

@@ -17,6 +17,9 @@ from semel.host.real_link import RealLink
 BACKLOG = 1024
 ACCEPTS_PER_TURN = 64
 PAUSE_S = 0.1
+# Kafka's socket.send.buffer.bytes. The system's own choice grows to megabytes, which have left the processor's caches
+# by the time the peer reads them: it costs a third of the time of a fetch.
+SEND_BUFFER_BYTES = 102_400
 
 _log = logging.getLogger(__name__)
 
@@ -101,6 +104,7 @@ def _listening_socket(family: int, address: tuple[Any, ...]) -> socket.socket:
     try:
         listening.setblocking(False)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)  # connections inherit it
         if family == socket.AF_INET6:  # IPv4 has a socket of its own
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         listening.bind(address)

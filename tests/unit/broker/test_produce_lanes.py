@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from broker_harness import NOW_MS, Node, RawClient, batch_of, produce_request, simulated
-from semel.broker.produce_lanes import ProduceLanes
 
 from semel.broker.authoriser import AllowAll, Operation
+from semel.broker.produce_lanes import ProduceLanes
 from semel.records.compression import Codec
 from semel.wire.errors import ErrorCode
 from semel.wire.frame import request_bytes

@@ -2,11 +2,12 @@
 
 import asyncio
 import os
+import socket
 
 from network_peers import Pair, Recorder
-from semel.host.ready_links import ROUNDS_PER_TURN
 
-from semel.host.real_network import RealNetwork
+from semel.host.ready_links import ROUNDS_PER_TURN
+from semel.host.real_network import SEND_BUFFER_BYTES, RealNetwork
 
 
 class Answering(Recorder):
@@ -51,19 +52,15 @@ def _end(pair):
 
 
 async def test_small_answers_are_kept_until_the_round_is_over_and_come_in_order():
-    kept_bytes = []
-
     def answer(link):
         for number in range(5):
             link.send([b"%d" % number])
-            kept_bytes.append(link.unsent_bytes)
+            assert link.unsent_bytes == 0
 
     pair = await _answered(answer)
     await pair.at_client.until_bytes(5)
     assert pair.at_client.data == b"01234"
     assert pair.at_client.calls == 1
-    assert kept_bytes == [1, 2, 3, 4, 5]
-    assert pair.server.unsent_bytes == 0
     assert pair.at_server.drains == 0
     _end(pair)
 
@@ -92,6 +89,29 @@ async def test_answers_to_a_peer_that_does_not_read_are_all_sent_when_it_does():
     await pair.at_client.until_bytes(2000 * len(piece))
     await pair.at_server.until(lambda recorder: recorder.drains == 1)
     assert pair.server.unsent_bytes == 0
+    _end(pair)
+
+
+async def test_whoever_continues_when_the_link_has_drained_is_told_until_the_end():
+    """As TLS does: it sends on when the link below has drained, and only waits if that has something to send."""
+    left = [bytes(1000)] * 30
+    pair = await Pair.connect(RealNetwork())
+    over = asyncio.Event()
+
+    class Sending(Recorder):
+        def drained(self):
+            while left and not pair.server.unsent_bytes:
+                pair.server.send([left.pop()])
+            if not left and not pair.server.unsent_bytes:
+                over.set()
+
+    pair.at_client, pair.at_server = Recorder(), Sending()
+    pair.client.start(pair.at_client)
+    pair.server.start(pair.at_server)
+    pair.server.send([bytes(16 << 20)])
+    await pair.at_client.until_bytes((16 << 20) + 30_000)
+    async with asyncio.timeout(20):
+        await over.wait()
     _end(pair)
 
 
@@ -201,4 +221,15 @@ async def test_the_loop_has_its_turn_while_a_link_is_ready_for_ever():
         await asyncio.sleep(0)
         most = max(most, echoes - before)
     assert 0 < most <= 2 * ROUNDS_PER_TURN
+    _end(pair)
+
+
+async def test_a_server_keeps_little_in_the_system_for_a_peer_that_does_not_read():
+    pair = await Pair.connect(RealNetwork())
+    pair.start()
+    kept_bytes = pair.server._socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+    assert kept_bytes == 2 * SEND_BUFFER_BYTES  # the system counts its own overhead in
+    pair.server.send([bytes(8 << 20)])
+    await pair.at_client.until_bytes(8 << 20)
+    assert pair.client._socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) != kept_bytes
     _end(pair)
