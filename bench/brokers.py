@@ -8,9 +8,9 @@ from typing import Protocol
 
 from process_times import cpu_seconds
 
+import apache_kafka
 import semel
 import semel.sync
-from apache_kafka import ApacheKafka
 from real_broker import RealBroker
 
 KAFKA_JAVA = (
@@ -24,14 +24,28 @@ KAFKA_JAVA = (
     "-XX:MaxInlineLevel=15",
     "-Djava.awt.headless=true",
 )
-NOTE = f"Apache Kafka runs with {' '.join(KAFKA_JAVA[:2])} and the other flags of its start script."
 # As many as a cluster has; our own defaults are the same.
 _KAFKA_SETTINGS = {"offsets.topic.num.partitions": "50", "transaction.state.log.num.partitions": "50"}
+# A group begins at once: the pause that waits for more members would be in every figure of a consumer.
+_SEMEL_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
+_CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 _PATIENCE_MS = 120_000
 
 
+def note() -> str:
+    """What both brokers were given, for the reader of a table."""
+    control = _CONGESTION_CONTROL.read_text().strip() if _CONGESTION_CONTROL.exists() else "unknown"
+    return (
+        f"Apache Kafka {apache_kafka.VERSION}, one KRaft node, runs with the flags of its start script "
+        f"({' '.join(KAFKA_JAVA)}) and acknowledges from the page cache. semel runs with `--flush os`, which does the "
+        "same; rows with *fsync* are semel's default, which acknowledges what is on the disk. Data of both is on one "
+        f"disk, clients are on the same machine, TCP congestion control is {control} for all, brokers take turns."
+    )
+
+
 class Process(Protocol):
-    port: int
+    @property
+    def port(self) -> int: ...
 
     @property
     def address(self) -> str: ...
@@ -49,9 +63,10 @@ class Process(Protocol):
 class Node:
     """One broker: `name` is `semel`, `semel, fsync` or `kafka`."""
 
-    def __init__(self, name: str, process: Process) -> None:
+    def __init__(self, name: str, process: Process, root: Path) -> None:
         self.name = name
         self.process = process
+        self.root = root
 
     @property
     def address(self) -> str:
@@ -89,8 +104,10 @@ class Node:
 
 def semel_node(root: Path, flush: str = "os") -> Node:
     root.mkdir(parents=True)
-    return Node("semel" if flush == "os" else "semel, fsync", RealBroker(root, flush=flush))
+    return Node(
+        "semel" if flush == "os" else "semel, fsync", RealBroker(root, flush=flush, settings=_SEMEL_SETTINGS), root
+    )
 
 
 def kafka_node(root: Path) -> Node:
-    return Node("kafka", ApacheKafka(root, java=KAFKA_JAVA, settings=_KAFKA_SETTINGS))
+    return Node("kafka", apache_kafka.ApacheKafka(root, java=KAFKA_JAVA, settings=_KAFKA_SETTINGS), root)

@@ -15,8 +15,10 @@ from brokers import Node
 SOURCE = Path(__file__).parents[2] / "shared" / "bench" / "kload.c"
 _OUTPUT = re.compile(
     r"(?P<requests>\S+) req/s (?P<records>\S+) rec/s (?P<megabytes>\S+) MB/s p50=(?P<p50>\d+)us p99=(?P<p99>\d+)us"
-    r".* errs=(?P<errors>\d+) MB=(?P<sum>\S+)"
+    r".* errs=(?P<errors>\d+) MB=(?P<sum>\S+) reqs=(?P<count>\d+)"
 )
+
+_FIGURES = ("requests", "records", "megabytes", "p50", "p99")
 
 
 class Loaded(NamedTuple):
@@ -26,6 +28,8 @@ class Loaded(NamedTuple):
     p50_us: float
     p99_us: float
     cpu_s_per_gb: float
+    sum_megabytes: float
+    cpu_us_per_request: float
 
 
 def skip_reason() -> str | None:
@@ -61,5 +65,6 @@ def load(node: Node, topic: str, *options: str, seconds: float, partitions: int 
     told = _OUTPUT.search(done.stdout)
     if told is None or int(told["errors"]):
         raise RuntimeError(f"kload on {node.name}: {done.stdout}{done.stderr}")
-    figures = [float(told[name]) for name in ("requests", "records", "megabytes", "p50", "p99")]
-    return Loaded(*figures, cpu_s / max(float(told["sum"]) / 1000, 1e-9))
+    requests, records, rate, p50, p99 = (float(told[name]) for name in _FIGURES)
+    megabytes, count = max(float(told["sum"]), 1e-6), max(int(told["count"]), 1)
+    return Loaded(requests, records, rate, p50, p99, cpu_s / megabytes * 1000, megabytes, cpu_s / count * 1e6)

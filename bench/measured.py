@@ -18,6 +18,7 @@ class Measured(NamedTuple):
     spread: float
     goal: float | None = None
     less_is_better: bool = False
+    their_spread: float | None = None
 
     @property
     def ratio(self) -> float | None:
@@ -40,23 +41,28 @@ def measured(
     goal: float | None = None,
     less_is_better: bool = False,
 ) -> Measured:
-    """Medians; the spread is that of ours, from the lowest to the highest."""
-    median = statistics.median(ours)
-    spread = (max(ours) - min(ours)) / median if median else 0.0
-    other = statistics.median(theirs) if theirs else None
-    return Measured(name, median, other, beside, unit, spread, goal, less_is_better)
+    """Medians; the spread of either side is from its lowest to its highest, as a share of its median."""
+    median, spread = _middle(ours)
+    other, their_spread = _middle(theirs) if theirs else (None, None)
+    return Measured(name, median, other, beside, unit, spread, goal, less_is_better, their_spread)
+
+
+def _middle(values: Sequence[float]) -> tuple[float, float]:
+    median = statistics.median(values)
+    return median, (max(values) - min(values)) / median if median else 0.0
 
 
 def table(rows: Sequence[Measured]) -> str:
-    lines = ["| | semel | spread | beside | it has | ratio | goal |", "|---|---|---|---|---|---|---|"]
+    lines = ["| | semel | spread | beside | it has | spread | ratio | goal |", "|---|---|---|---|---|---|---|---|"]
     for row in rows:
         ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
         goal = "" if row.goal is None else f"{'<=' if row.less_is_better else '>='} {row.goal:g}"
         mark = {None: "", True: " ok", False: " **missed**"}[row.is_reached]
         theirs = "" if row.theirs is None else f"{number(row.theirs)} {row.unit}"
+        their_spread = "" if row.their_spread is None else f"{row.their_spread:.0%}"
         lines.append(
-            f"| {row.name} | {number(row.ours)} {row.unit} | {row.spread:.0%} | {row.beside} | {theirs} | {ratio} "
-            f"| {goal}{mark} |"
+            f"| {row.name} | {number(row.ours)} {row.unit} | {row.spread:.0%} | {row.beside} | {theirs} "
+            f"| {their_spread} | {ratio} | {goal}{mark} |"
         )
     return "\n".join(lines) + "\n"
 

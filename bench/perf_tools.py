@@ -1,0 +1,80 @@
+"""Kafka's own performance tools as the load: one Java process a run, the same command line for every broker.
+
+What they print last is what is compared. Their Java is always the same, whichever broker answers.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from typing import NamedTuple
+
+from brokers import Node
+
+import apache_kafka
+
+JAVA = ("-Xmx512m", "-Xms512m", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
+# What a producer that cares sets; the rest is as Kafka has it.
+PRODUCER = ("acks=all", "enable.idempotence=true", "linger.ms=5", "batch.size=65536")
+RECORD_BYTES = 1000
+_TIMEOUT_S = 120.0
+_MEBI = 1 << 20
+_SENT = re.compile(
+    r"(?P<records>\d+) records sent, (?P<rate>[\d.]+) records/sec \((?P<mebibytes>[\d.]+) MB/sec\), "
+    r"[\d.]+ ms avg latency, [\d.]+ ms max latency, (?P<p50>\d+) ms 50th, \d+ ms 95th, (?P<p99>\d+) ms 99th"
+)
+
+
+class Sent(NamedTuple):
+    megabytes: float
+    p50_ms: float
+    p99_ms: float
+
+
+class Read(NamedTuple):
+    """`megabytes` a second are those of the time after the group had its partitions."""
+
+    megabytes: float
+    records: int
+
+
+def produce(node: Node, topic: str, records: int, records_a_second: int = -1) -> Sent:
+    """As fast as it can be, or so many records a second: then latencies are not those of its own queue."""
+    options = ("--topic", topic, "--num-records", str(records), "--record-size", str(RECORD_BYTES))
+    pace = ("--throughput", str(records_a_second))
+    settings = ("--producer-props", f"bootstrap.servers={node.address}", *PRODUCER)
+    return sent(_run("ProducerPerformance", *options, *pace, *settings))
+
+
+def consume(node: Node, topic: str, records: int) -> Read:
+    options = ("--bootstrap-server", node.address, "--topic", topic, "--messages", str(records))
+    found = read(_run("ConsumerPerformance", *options, "--timeout", "20000"))
+    if found.records < records:
+        raise RuntimeError(f"{node.name}: the consumer has read {found.records} of {records} records")
+    return found
+
+
+def sent(output: str) -> Sent:
+    """From the last line of the producer's output: it tells the whole run, those before it tell five seconds each."""
+    lines = list(_SENT.finditer(output))
+    if not lines:
+        raise ValueError(f"the producer has told nothing: {output[-2000:]}")
+    told = lines[-1]
+    return Sent(float(told["mebibytes"]) * _MEBI / 1e6, float(told["p50"]), float(told["p99"]))
+
+
+def read(output: str) -> Read:
+    """From the two lines of the consumer's output: names, and figures."""
+    lines = [[part.strip() for part in line.split(",")] for line in output.splitlines() if line.count(",") >= 9]
+    if len(lines) < 2:
+        raise ValueError(f"the consumer has told nothing: {output[-2000:]}")
+    told = dict(zip(lines[0], lines[-1], strict=True))
+    return Read(float(told["fetch.MB.sec"]) * _MEBI / 1e6, int(told["data.consumed.in.nMsg"]))
+
+
+def _run(tool: str, *options: str) -> str:
+    command = ["java", *JAVA, "-cp", apache_kafka.class_path(), f"org.apache.kafka.tools.{tool}", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+    if done.returncode or "ERROR" in done.stdout:
+        raise RuntimeError(f"{tool}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return done.stdout
