@@ -60,6 +60,18 @@ def test_the_floor_is_the_newest_batch_that_ends_at_the_offset_or_before(disk: S
     assert index.last() == (1009, 700)
 
 
+@pytest.mark.parametrize("sealed", [False, True])
+def test_the_floor_is_found_among_more_entries_than_are_read_at_once(disk: SimDisk, sealed: bool) -> None:
+    count = 3 * 2048 + 5
+    index = offset_index(disk, *((BASE + 10 * number, number) for number in range(1, count + 1)))
+    if sealed:
+        index.seal()
+    assert index.floor(BASE + 9) is None
+    for number in range(1, count + 1):
+        expected = (BASE + 10 * number, number)
+        assert (index.floor(BASE + 10 * number), index.floor(BASE + 10 * number + 9)) == (expected, expected)
+
+
 def test_a_time_index_only_grows(disk: SimDisk) -> None:
     index = time_index(disk, (50, 1004), (50, 1005), (40, 1006), (-1, 1007), (51, 1008))
     assert index.count == 2
