@@ -7,9 +7,11 @@ import asyncio
 import json
 import logging
 import os
+import resource
 import signal
 import sys
 import time
+from contextlib import suppress
 
 from semel.broker.broker import Broker
 from semel.broker.identity import WrongDirectory
@@ -38,8 +40,17 @@ def run(options: argparse.Namespace) -> int:
         return _refuse(str(error))
     except OSError as error:
         return _refuse(f"cannot read {options.config}: {error.strerror}")
+    _raise_open_files_limit()
     broker = Broker(real_host(), config, _stop_at_once)
     return asyncio.run(_serve(broker, is_json=options.json))
+
+
+def _raise_open_files_limit() -> None:
+    """To the hard limit, as Java does: the soft one is often 1,024, and each partition and connection takes one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(OSError, ValueError):  # what the system does not grant is not there
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _refuse(text: str) -> int:
