@@ -10,7 +10,7 @@ COMPILED := $(addprefix src/semel/,records/kernel.py records/column_kernel.py re
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test spark connect chaos cluster lint format conformance bench docs clean
+.PHONY: help demo test spark connect chaos cluster mutants lint format conformance bench docs clean
 
 help: ## What there is to make
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -34,6 +34,10 @@ chaos: $(VENV)/.ready ## The pipeline under a long row of kills, drawn by a seed
 
 cluster: $(VENV)/.ready ## A pipeline on a Spark cluster and three Kafka nodes, with kills (Java, Maven; ten minutes)
 	@PYTHONPATH=tests $(BIN)/python tests/spark/cluster_run.py $(ARGS)
+
+mutants: $(VENV)/.ready ## Change the code that carries exactly-once in small ways: does a test notice?
+	@$(BIN)/pip install --quiet cosmic-ray coverage
+	@$(BIN)/python tests/mutants $(ARGS)
 
 lint: $(VENV)/.ready ## ruff, mypy --strict, import-linter
 	@$(BIN)/ruff check .

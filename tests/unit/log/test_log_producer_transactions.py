@@ -161,3 +161,34 @@ def test_a_coordinators_batch_has_no_sequence_and_is_judged_by_its_epoch_alone()
     assert end(producers, 2, epoch=3) == EndedTransaction(PRODUCER, 0, 2, False)
     append(producers, 3, -1, epoch=4)
     assert producers.oldest_open_offset() == 3
+
+
+def test_of_two_ended_transactions_the_one_whose_marker_is_committed_holds_nothing_back() -> None:
+    producers = Producers()
+    append(producers, 10, 0)
+    end(producers, 11)
+    append(producers, 12, 1)
+    end(producers, 13)
+    assert producers.first_unstable_offset(11) == 10
+    assert producers.first_unstable_offset(13) == 12, "the later marker is not committed; the earlier one is"
+
+
+def test_a_control_batch_that_compaction_has_emptied_is_replayed_without_effect() -> None:
+    producers = Producers()
+    append(producers, 0, 0)
+    before = producers.rows()
+    emptied = header_of(PRODUCER, -1)._replace(attributes=0x30, base_offset=1)
+    assert emptied.is_control
+    assert producers.replay(emptied, None, NOW_MS) is None
+    assert producers.rows() == before
+    assert producers.oldest_open_offset() == 0
+
+
+def test_what_was_known_before_the_rows_were_loaded_is_forgotten() -> None:
+    producers = Producers()
+    append(producers, 0, 0)
+    end(producers, 1)
+    append(producers, 2, 1)
+    producers.load({})
+    assert len(producers) == 0
+    assert producers.first_unstable_offset(0) is None

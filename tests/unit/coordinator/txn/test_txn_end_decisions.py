@@ -203,3 +203,26 @@ def test_when_all_markers_are_written_the_end_is_what_was_decided(state: Transac
     done = completed(in_state(state), NOW_MS)
     assert done.state == DONE[state == S.PREPARE_COMMIT]
     assert done.partitions == frozenset()
+
+
+@both_ends
+def test_only_the_last_epoch_of_the_previous_id_is_a_retry_and_only_while_the_new_one_is_fresh(commit: bool) -> None:
+    fresh = in_state(DONE[commit], producer_id=NEW_PRODUCER, epoch=0, previous_producer_id=PRODUCER)
+    assert end(fresh, LAST, commit=commit, v2=True) == ((NEW_PRODUCER, 0), None)
+    with refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING):
+        end(fresh, Identity(99, 3), commit=commit, v2=True)
+    with refused(ErrorCode.PRODUCER_FENCED):
+        end(fresh, Identity(PRODUCER, LAST_EPOCH - 1), commit=commit, v2=True)
+    with refused(ErrorCode.PRODUCER_FENCED):
+        end(fresh.changed(epoch=1), LAST, commit=commit, v2=True)
+
+
+@both_ends
+def test_while_an_id_is_exchanged_only_its_producer_is_told_to_wait(commit: bool) -> None:
+    _, prepared = end(in_state(S.ONGOING, epoch=LAST_EPOCH), LAST, commit=commit, v2=True, new_id=NEW_PRODUCER)
+    with refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING):
+        end(prepared, Identity(99, 0), commit=commit, v2=True)
+    with refused(ErrorCode.PRODUCER_FENCED):
+        end(prepared, Identity(PRODUCER, EPOCH), commit=commit, v2=True)
+    with refused(ErrorCode.PRODUCER_FENCED):
+        end(in_state(S.ONGOING), Identity(-1, 0), commit=commit, v2=True)

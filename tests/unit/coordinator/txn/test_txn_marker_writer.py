@@ -1,0 +1,158 @@
+"""Markers are written until they are everywhere; what goes wrong on the way is told, and nothing outlives the close."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from txn_samples import ID, P0, P1, S, in_state
+
+from semel.coordinator.txn.markers import MarkerWriter
+from semel.coordinator.txn.transactions import TopicPartition
+from semel.log.errors import Refused
+from semel.records.control import ControlType
+from semel.sim.loop import SimLoop, run
+from semel.wire.errors import ErrorCode
+
+PREPARED = in_state(S.PREPARE_COMMIT, partitions=frozenset({P0, P1}))
+
+
+class Leaders:
+    """Take markers; before that, a partition refuses as often as it is told to."""
+
+    def __init__(self, **refusals: list[ErrorCode]) -> None:
+        self.refusals = {("out", int(name[1:])): codes for name, codes in refusals.items()}
+        self.taken: list[tuple[TopicPartition, ControlType]] = []
+        self.goes_on = asyncio.Event()
+        self.goes_on.set()
+        self.took_leave = 0
+
+    async def write_marker(
+        self, partition: TopicPartition, kind: ControlType, producer_id: int, epoch: int, coordinator: int, bumps: bool
+    ) -> None:
+        try:
+            await self.goes_on.wait()
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)
+            self.took_leave += 1
+            raise
+        waiting = self.refusals.get(partition, [])
+        if waiting:
+            raise Refused(waiting.pop(0), "not now")
+        self.taken.append((partition, kind))
+
+
+class Endings:
+    """Told which transactions are over; before that, the disk refuses as often as it is told to."""
+
+    def __init__(self, *refusals: Exception) -> None:
+        self.refusals = list(refusals)
+        self.over: list[str] = []
+
+    def __call__(self, transactional_id: str) -> None:
+        if self.refusals:
+            raise self.refusals.pop(0)
+        self.over.append(transactional_id)
+
+
+def in_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    @functools.wraps(test)
+    def runs(**arguments: Any) -> None:
+        run(test(**arguments), loop=SimLoop(end_s=60))
+
+    return runs
+
+
+@in_virtual_time
+async def test_a_partition_that_refuses_is_tried_again_and_only_that_one() -> None:
+    leaders, endings = Leaders(p1=[ErrorCode.KAFKA_STORAGE_ERROR]), Endings()
+    writer = MarkerWriter(leaders, endings)
+    writer.start(PREPARED, 3, None)
+    await asyncio.sleep(1)
+    assert leaders.taken == [(P0, ControlType.COMMIT), (P1, ControlType.COMMIT)]
+    assert endings.over == [ID]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+    ],
+)
+@in_virtual_time
+async def test_a_partition_that_needs_no_marker_any_more_does_not_hold_the_end_up(code: ErrorCode) -> None:
+    leaders, endings = Leaders(p1=[code]), Endings()
+    MarkerWriter(leaders, endings).start(PREPARED, 3, None)
+    await asyncio.sleep(1)
+    assert endings.over == [ID]
+    assert leaders.taken == [(P0, ControlType.COMMIT)]
+
+
+@in_virtual_time
+async def test_an_end_that_cannot_be_noted_is_noted_later() -> None:
+    leaders, endings = Leaders(), Endings(Refused(ErrorCode.NOT_COORDINATOR, "the disk is full"))
+    MarkerWriter(leaders, endings).start(PREPARED, 3, None)
+    await asyncio.sleep(1)
+    assert endings.over == [ID]
+    assert len(leaders.taken) == 2, "the markers are there already"
+
+
+@in_virtual_time
+async def test_no_marker_is_written_before_the_decision_is_durable() -> None:
+    leaders, endings = Leaders(), Endings()
+    decided = asyncio.get_running_loop().create_future()
+    MarkerWriter(leaders, endings).start(in_state(S.PREPARE_ABORT), 3, decided)
+    await asyncio.sleep(0.01)
+    assert not leaders.taken
+    decided.set_result(None)
+    await asyncio.sleep(1)
+    assert leaders.taken == [(P0, ControlType.ABORT)]
+
+
+@in_virtual_time
+async def test_a_mistake_of_ours_is_told_and_a_close_is_not_called_one(caplog: pytest.LogCaptureFixture) -> None:
+    unhandled: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
+    leaders = Leaders()
+    with caplog.at_level(logging.CRITICAL, "semel.coordinator"):
+        broken = MarkerWriter(leaders, Endings(ZeroDivisionError("a mistake")))
+        broken.start(PREPARED, 3, None)
+        await asyncio.sleep(1)
+        assert caplog.records[0].exc_info is not None
+        assert isinstance(caplog.records[0].exc_info[1], ZeroDivisionError)
+        caplog.clear()
+        leaders.goes_on.clear()
+        closed = MarkerWriter(leaders, Endings())
+        closed.start(PREPARED, 3, None)
+        await asyncio.sleep(0.01)
+        await closed.close()
+        await asyncio.sleep(0.01)
+    assert not caplog.records
+    assert not unhandled
+
+
+@in_virtual_time
+async def test_a_close_returns_when_nothing_runs_any_more() -> None:
+    leaders, endings = Leaders(), Endings()
+    leaders.goes_on.clear()
+    writer = MarkerWriter(leaders, endings)
+    writer.start(PREPARED, 3, None)
+    await asyncio.sleep(0.01)
+    await writer.close()
+    assert leaders.took_leave == 2
+    assert not endings.over
+
+
+@in_virtual_time
+async def test_what_has_ended_is_not_kept() -> None:
+    writer = MarkerWriter(Leaders(), Endings())
+    writer.start(PREPARED, 3, None)
+    assert list(writer._tasks) == [ID]
+    await asyncio.sleep(1)
+    assert not writer._tasks
