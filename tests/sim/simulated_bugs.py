@@ -18,9 +18,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import planted_bugs
 from semel.coordinator.group.classic_rebalance import ClassicRebalance
 from semel.coordinator.group.consumer import ConsumerRequests
+from semel.coordinator.group.offsets import GroupOffsets
 from semel.coordinator.txn import coordinator
 from semel.coordinator.txn.coordinator import TransactionCoordinator
-from semel.log.log import Log
+from semel.log import recovery
 from semel.replication.partition import Partition
 
 _for_ever = ExitStack()
@@ -48,23 +49,47 @@ def acknowledged_early(stack: ExitStack) -> None:
     stack.enter_context(patch.object(Partition, "when_committed", lambda self, last_offset: None))
 
 
-def gaps_without_snapshot(stack: ExitStack) -> None:
-    """Compaction and retention also touch what recovery has to read again. (It was so; the simulation found it.)"""
-    stack.enter_context(patch.object(Log, "is_settled", lambda self, segment: True))
-
-
 def dead_member_stays(stack: ExitStack) -> None:
     """Nobody misses a member that sends no heartbeats."""
     stack.enter_context(patch.object(ClassicRebalance, "_session_expired", lambda self, group, member_id: None))
     stack.enter_context(patch.object(ConsumerRequests, "_overdue", lambda self, *rest: None))
 
 
+def end_raises_no_epoch(stack: ExitStack) -> None:
+    """The end of a transaction does not raise the epoch: what is still on its way from it touches the next one."""
+    ended = coordinator.ended_by_client
+
+    def as_before(transaction: Any, transactional_id: str, claimed: Any, is_commit: bool, _: bool, *rest: Any) -> Any:
+        return ended(transaction, transactional_id, claimed, is_commit, False, *rest)
+
+    stack.enter_context(patch.object(coordinator, "ended_by_client", as_before))
+
+
+def old_generation_commits(stack: ExitStack) -> None:
+    """In a transaction offsets are taken from members that lost their partitions to others."""
+    right = GroupOffsets._check_committer
+
+    def trusting(self: GroupOffsets, group_id: str, committer: Any, *, is_transactional: bool) -> None:
+        if not is_transactional:
+            right(self, group_id, committer, is_transactional=False)
+
+    stack.enter_context(patch.object(GroupOffsets, "_check_committer", trusting))
+
+
+def failed_flush_forgotten(stack: ExitStack) -> None:
+    """A start takes what it finds for durable after a flush, also if one had failed. (It was so; the simulation found
+    it.)"""
+    stack.enter_context(patch.object(recovery, "write_again", lambda file, position: None))
+
+
 BUGS: dict[str, Callable[[ExitStack], None]] = {
     **planted_bugs.BUGS,
     "epoch not raised for a new instance": epoch_not_raised,
+    "overtaken request served": end_raises_no_epoch,
+    "old generation commits in a transaction": old_generation_commits,
     "decisions forgotten at a restart": decisions_forgotten,
     "acknowledged before it is durable": acknowledged_early,
-    "gaps where no snapshot follows": gaps_without_snapshot,
+    "failed flush forgotten at a start": failed_flush_forgotten,
     "dead member never missed": dead_member_stays,
 }
 

@@ -83,6 +83,8 @@ class FakeLog(NamedTuple):
 
 class FakePartition:
     topic, topic_id, index = "t", b"t", 0
+    _waiting_for_commit: tuple[int, ...] = ()
+    _watchers: tuple[int, ...] = ()
 
     def __init__(self, log: FakeLog) -> None:
         self.log = log
@@ -116,3 +118,13 @@ def test_offsets_that_go_back_are_seen_also_over_a_restart() -> None:
     third: Any = FakeBroker(FakePartition(FakeLog(8, 8)))
     watch.follow(third)
     assert kinds(findings) == {"last stable offset back", "high watermark back"}
+
+
+def test_who_waits_without_bound_is_seen() -> None:
+    findings = new_findings()
+    watch = Watch(findings, lambda: 1_000)
+    partition = FakePartition(FakeLog(0, 0))
+    partition._waiting_for_commit = tuple(range(1_000))
+    broker: Any = FakeBroker(partition)
+    watch.follow(broker)
+    assert kinds(findings) == {"queue without bound", "too many tasks"}

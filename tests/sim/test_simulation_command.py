@@ -49,6 +49,7 @@ def test_many_seeds_are_explored_in_processes_with_their_coverage(capsys: pytest
     assert main(["sim", "--seeds", "26..29", "--jobs", "2", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["runs"] == 4
+    assert document["seeds"] == "26..29"
     assert document["found"] is None
     assert document["simulated_hours_per_second"] > 0
     assert document["coverage"]["faults"]["seen"] > 0

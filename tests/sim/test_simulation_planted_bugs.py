@@ -14,16 +14,18 @@ from semel.sim.world.exploring import explore_one
 
 FOUND_BY: dict[str, tuple[int, ...]] = {
     "fencing skipped": (3, 6, 9),
-    "window of four": (5, 101),
+    "window of four": (1, 4, 5),
     "last stable offset one too high": (3, 5, 6),
-    "marker lost": (1, 5, 6),
+    "marker lost": (1, 2, 3),
     "duplicate accepted after restart": (1, 2, 3),
-    "offsets committed outside the transaction": (7, 8, 11),
-    "epoch not raised for a new instance": (27, 37, 44),
-    "decisions forgotten at a restart": (8, 22, 29),
-    "acknowledged before it is durable": (1, 3, 5),
-    "gaps where no snapshot follows": (43,),
-    "dead member never missed": (31, 38, 183),
+    "offsets committed outside the transaction": (6, 8, 11),
+    "epoch not raised for a new instance": (27, 37, 50),
+    "overtaken request served": (62, 65, 102),
+    "old generation commits in a transaction": (116, 177, 212),
+    "decisions forgotten at a restart": (6, 7),
+    "acknowledged before it is durable": (1, 5, 8),
+    "failed flush forgotten at a start": (6, 602, 737),
+    "dead member never missed": (1, 2, 24),
 }
 HUNTS = bool(os.environ.get("SEMEL_SIM_HUNT"))
 MAX_SEEDS = 2000

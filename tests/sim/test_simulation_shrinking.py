@@ -95,3 +95,19 @@ def test_schedules_have_every_kind_of_strike_and_client() -> None:
 def test_only_proxied_schedules_have_strikes_that_need_a_proxy() -> None:
     for schedule in map(drawn, range(300)):
         assert schedule.is_proxied or not {strike.kind for strike in schedule.strikes} & NEEDS_PROXY
+
+
+def test_some_runs_are_aimed_at_what_chance_seldom_meets() -> None:
+    schedules = [drawn(seed) for seed in range(300)]
+    overtaking = [one for one in schedules if sum(s.kind is StrikeKind.OVERTAKEN for s in one.strikes) == 2]
+    assert sum(one.is_proxied and one.load.transactors > 0 for one in overtaking) > 10
+    sleeping = [
+        one
+        for one in schedules
+        for strike in one.strikes
+        if strike.kind is StrikeKind.CLIENT_FREEZE
+        and strike.length_s * 1000 > one.load.session_timeout_ms
+        and strike.at_s + 6 < one.seconds
+        and one.load.pipeline_workers > 1
+    ]
+    assert len(sleeping) > 5

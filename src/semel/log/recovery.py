@@ -16,11 +16,12 @@ from semel.log.compaction_swap import finish_swaps
 from semel.log.epochs import FILE_NAME as EPOCHS_FILE
 from semel.log.epochs import LeaderEpochs, read_epochs
 from semel.log.errors import BrokenLog, CorruptSegment
-from semel.log.log import Log
+from semel.log.log import IDENTITY_FILE, Log
 from semel.log.producers import Producers
 from semel.log.segment import LOG_SUFFIX, MAX_RELATIVE_OFFSET, NO_TIMESTAMP, Segment
 from semel.log.snapshots import read_snapshot, remove_snapshot, snapshot_offsets, write_snapshot_now
 from semel.log.types import Offset, ProducerId
+from semel.log.writing_again import make_durable, write_again
 from semel.records.batch import HEADER_BYTES, BatchHeader, read_header
 from semel.records.control import ControlMarker, read_control
 from semel.records.errors import RecordError
@@ -293,6 +294,7 @@ class _Loader:
         for segment in self.segments[first:]:
             segment.write_indexes()
             segment.flush_now()
+        make_durable(self.disk, f"{self.directory}/{IDENTITY_FILE}")
         end = self.segments[-1].next_offset if self.segments else self.start_offset
         snapshots = self._drop_snapshots_after(end)
         self.epochs.truncate_end(end)
@@ -310,6 +312,7 @@ class _Loader:
         segment.aborted_index.clear()
         scratch = Log(self.disk, self.directory, self.config, producers=self.producers)
         position = 0
+        doubtful_from: int | None = None
         torn: CorruptSegment | None = None
         is_damaged = False
         while position < segment.size_bytes and torn is None:
@@ -321,6 +324,8 @@ class _Loader:
                         break
                     self._take(scratch, segment, at, header, _marker(header, batch))
                     position = at + header.size_bytes
+                    if doubtful_from is None and header.next_offset > self.recovery_point:
+                        doubtful_from = at
                 else:
                     break
             except CorruptSegment as damage:
@@ -339,6 +344,8 @@ class _Loader:
             self.done.cut_bytes += segment.size_bytes - position
             logger.warning("%s: cutting %d unacknowledged bytes", torn, segment.size_bytes - position)
             segment.truncate(position)
+        if doubtful_from is not None:
+            write_again(segment.file, doubtful_from)
         if not is_damaged:
             segment.trust_all()
         return torn is None

@@ -124,15 +124,17 @@ class LogStore:
         """A directory of this name may have belonged to a deleted topic and been brought back by a power cut; or power
         was lost while it was made, before anything was acknowledged. It is kept beside: it may be ours and damaged."""
         directory = self.directory(*key)
+        path = f"{directory}/{IDENTITY_FILE}"
         try:
-            found = self.host.disk.read_file(f"{directory}/{IDENTITY_FILE}").strip()
+            found = self.host.disk.read_file(path).strip()
         except FileNotFoundError:
-            return
+            found = b""
         if found == identity:
             return
         if not found:
-            # Power was lost before it was written. Nobody else would: the next log in here finds the file there.
-            self.host.disk.replace_file_now(f"{directory}/{IDENTITY_FILE}", identity)
+            # Power was lost before it, or its name, was durable. Nobody else would write it: the log is there already.
+            if self.host.disk.is_dir(directory):
+                self.host.disk.replace_file_now(path, identity)
             return
         if self._recovery_points.get(key) and not _IDENTITY.fullmatch(found):
             raise BrokenLog(

@@ -12,6 +12,7 @@ import os
 import random as random_module
 from collections import deque
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Literal, NamedTuple, NoReturn
 
 from semel.host.api import AlreadyLocked, Buffer
@@ -26,6 +27,7 @@ Kind = Literal["create", "write", "truncate", "flush", "mkdir", "rename", "remov
 __all__ = ["Call", "PowerLost", "SimDisk", "SimLock"]
 
 LOGGED_CALLS = 10_000
+KNOWN_PATHS = 10_000
 
 
 class Call(NamedTuple):
@@ -81,7 +83,8 @@ class SimDisk:
         self._crash_call = 0
         self._crash_when: When = "before"
         self._faults: dict[Kind, list[_Fault]] = {}
-        self._files: list[SimFile] = []
+        self._files: dict[SimFile, None] = {}
+        """Open ones, in the order in which they were opened."""
         self._locks: dict[str, SimLock] = {}
         self._replacer = FileReplacer(self)
 
@@ -201,9 +204,7 @@ class SimDisk:
 
     def _node(self, path: str) -> Content | Directory | None:
         node: Content | Directory | None = self.medium.root
-        for name in normal(path).split("/")[1:]:
-            if not name:
-                continue
+        for name in names(path):
             node = node.names.get(name) if isinstance(node, Directory) else None
         return node
 
@@ -233,12 +234,11 @@ class SimDisk:
             new = self.medium.new_content()
             self._change("create", path, "", lambda: self.medium.change_names((parent, name, new)))
         file = SimFile(self, path, self._content(path))
-        self._files.append(file)
+        self._files[file] = None
         return file
 
     def forget(self, file: SimFile) -> None:
-        if file in self._files:
-            self._files.remove(file)
+        self._files.pop(file, None)
 
     @property
     def open_files(self) -> int:
@@ -282,12 +282,17 @@ class SimDisk:
         if isinstance(replaced, Content) and isinstance(moved, Directory):
             raise NotADirectoryError(errno.ENOTDIR, "a file is in the way", new)
         old_parent, new_parent = self._directory(os.path.dirname(old)), self._directory(os.path.dirname(new))
-        names = (old_parent, os.path.basename(old), None), (new_parent, os.path.basename(new), moved)
-        self._change("rename", old, new, lambda: self.medium.change_names(*names))
+        changes = (old_parent, os.path.basename(old), None), (new_parent, os.path.basename(new), moved)
+        self._change("rename", old, new, lambda: self.medium.change_names(*changes))
         if isinstance(replaced, Content):
             self._end_files(replaced)
+        if isinstance(moved, Content):
+            for file in self._files:
+                if file.content is moved:
+                    file.path = new
+            return
         for file in self._files:
-            if file.path == old or file.path.startswith(old + "/"):
+            if file.path.startswith(old + "/"):
                 file.path = new + file.path[len(old) :]
 
     def _end_files(self, content: Content) -> None:
@@ -374,5 +379,12 @@ class SimDisk:
             file.close()
 
 
+@lru_cache(KNOWN_PATHS)
 def normal(path: str) -> str:
     return os.path.normpath("/" + path.lstrip("/"))
+
+
+@lru_cache(KNOWN_PATHS)
+def names(path: str) -> tuple[str, ...]:
+    """From the root on."""
+    return tuple(name for name in normal(path).split("/") if name)

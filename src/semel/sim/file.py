@@ -98,7 +98,7 @@ class SimFile:
             await self._disk.take_time(0.5 if crash == "during" else 1.0)
             if crash == "during":
                 self._disk.die()
-            self._check_flush(content)
+            self._check_flush(content, mark)
             content.flushed(mark)
             if crash == "after":
                 self._disk.die()
@@ -112,16 +112,16 @@ class SimFile:
         crash = self._disk.begin("flush", self.path)
         if crash == "during":
             self._disk.die()
-        self._check_flush(content)
+        self._check_flush(content, content.changes())
         content.flushed(content.changes())
         if crash == "after":
             self._disk.die()
 
-    def _check_flush(self, content: Content) -> None:
+    def _check_flush(self, content: Content, mark: int) -> None:
         try:
             self._disk.check_fault("flush", self.path)
         except OSError as error:
-            content.flush_failed = True
+            content.flush_failed(mark)
             self._flush_error = error
         if self._flush_error is not None:  # ours, or of a flush that ran beside ours
             raise self._flush_error

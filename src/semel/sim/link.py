@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import errno
 import logging
@@ -11,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from semel.host.api import FileRange, Link, Part, Receiver
+from semel.sim.loop import SimHandle
 from semel.sim.power import PowerLost
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ class SimLink:
         self._delivering = False
         self._ended = False
         self._reason: BaseException | None = None
-        self._turn: asyncio.Handle | None = None
+        self._turn: SimHandle | None = None
         self._context = contextvars.Context()
         """That of whoever started the link: what arrives is handled in it, not in that of the sender."""
 
@@ -245,7 +245,7 @@ class SimLink:
         self._deliver()
 
     def _deliver(self) -> None:
-        if self._delivering:
+        if self._delivering or self._wires.loop.holds_back(self._context, self._deliver):
             return
         self._delivering = True
         try:
@@ -277,6 +277,8 @@ class SimLink:
         self.other_end.outgoing.taken(count)
 
     def drained(self) -> None:
+        if self._wires.loop.holds_back(self._context, self.drained):
+            return
         if not self._ended and not self._closing and not self.outgoing.waited and self._receiver is not None:
             try:
                 self._context.run(self._receiver.drained)
@@ -355,7 +357,7 @@ class SimLink:
             self._wires.loop.call_soon(self._announce)
 
     def _announce(self) -> None:
-        if self._receiver is None:
+        if self._receiver is None or self._wires.loop.holds_back(self._context, self._announce):
             return
         try:
             self._context.run(self._receiver.closed, self._reason)

@@ -9,12 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+from collections import deque
 from collections.abc import Callable, Coroutine
+from heapq import heapify, heappop, heappush
 from typing import Any, NoReturn, TypeVar
 
 from semel.sim.power import PowerLost
 
 T = TypeVar("T")
+
+RESOLUTION_S = 1e-6
+"""Far above a float's last digit after years of virtual time, or timers never fire."""
+LEAST_TIMERS = 200
+"""Timers that are off are thrown away when there are more than this."""
 
 OWNER: contextvars.ContextVar[str] = contextvars.ContextVar("owner", default="")
 """Whose code runs: a node or a client of the simulated world. Tasks inherit it, and what arrives over a connection is
@@ -57,21 +64,28 @@ class SimTask(asyncio.Task[T]):
         return self.number
 
 
-class _VirtualSelector:
-    """Stands where the loop would wait for the system: time passes here and nowhere else."""
+class SimHandle:
+    """A callback that is to run, in the context that it was asked for in. Lighter than asyncio's: a run has many."""
 
-    def __init__(self, loop: SimLoop) -> None:
-        self._loop = loop
+    __slots__ = ("_when_s", "args", "callback", "context", "is_off")
 
-    def select(self, timeout_s: float | None) -> list[Any]:
-        self._loop.count_turn()
-        if timeout_s is None:
-            self._loop.deadlocked()
-        if timeout_s > 0:
-            self._loop.jump_to_next_timer()
-        else:
-            self._loop.catch_up()
-        return []
+    def __init__(
+        self, callback: Callable[..., Any], args: tuple[Any, ...], context: contextvars.Context, when_s: float = 0.0
+    ) -> None:
+        self.callback = callback
+        self.args = args
+        self.context = context
+        self.is_off = False
+        self._when_s = when_s
+
+    def cancel(self) -> None:
+        self.is_off = True
+
+    def cancelled(self) -> bool:
+        return self.is_off
+
+    def when(self) -> float:
+        return self._when_s
 
 
 class SimLoop(asyncio.BaseEventLoop):
@@ -83,10 +97,12 @@ class SimLoop(asyncio.BaseEventLoop):
         self._last_number = 0
         self._tasks: dict[int, SimTask[Any]] = {}
         self._dead_owners: set[str] = set()
-        self._selector = _VirtualSelector(self)
-        self._clock_resolution = (
-            1e-6  # far above a float's last digit after years of virtual time, or timers never fire
-        )
+        self._frozen: dict[str, list[SimHandle]] = {}
+        """Owners that do not get on, with what they will do when they wake up."""
+        self._soon: deque[SimHandle] = deque()
+        self._timers: list[tuple[float, int, SimHandle]] = []
+        self._timers_set = 0
+        self._timers_off_at = LEAST_TIMERS
         self.set_task_factory(self._make_task)
 
     @staticmethod
@@ -117,33 +133,110 @@ class SimLoop(asyncio.BaseEventLoop):
         """In the order in which they were started: all, or those of one owner."""
         return [task for task in self._tasks.values() if owner is None or task.owner == owner]
 
+    def count_tasks(self) -> int:
+        return len(self._tasks)
+
     def end_owner(self, owner: str) -> list[SimTask[Any]]:
         """Somebody has died: its timers are off, its tasks are cancelled, and their outcome is nobody's business.
         Returns the tasks that have not ended yet: they may have something to say in their last turn."""
         self._dead_owners.add(owner)
-        timers: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
-        for timer in timers:
-            context: contextvars.Context = timer._context  # type: ignore[attr-defined]
-            if context.get(OWNER, "") == owner:
+        self.thaw(owner)
+        for _, _, timer in self._timers:
+            if timer.context.get(OWNER, "") == owner:
                 timer.cancel()
         left = self.unfinished_tasks(owner)
         for task in left:
             task.cancel()
         return left
 
+    # -- somebody does not get on for a while
+
+    def freeze(self, owner: str) -> None:
+        """As SIGSTOP: nothing of it runs, and what it has missed runs at once when it wakes up."""
+        self._frozen.setdefault(owner, [])
+
+    def thaw(self, owner: str) -> None:
+        self._soon.extend(self._frozen.pop(owner, ()))
+
+    def holds_back(self, context: contextvars.Context, callback: Callable[[], None]) -> bool:
+        """Whether the owner of a context is frozen: then it is called back when it wakes up."""
+        if not self._frozen:
+            return False
+        held = self._frozen.get(context.get(OWNER, ""))
+        if held is None:
+            return False
+        held.append(SimHandle(callback, (), contextvars.copy_context()))
+        return True
+
+    # -- turns
+
     def time(self) -> float:
         return self._now_s
 
-    def catch_up(self) -> None:
-        """A timer within the clock's resolution fires in this turn. It must not find itself early: whoever then sets
-        it again, for the same moment, would do so for ever."""
-        timers: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
-        if timers and timers[0].when() < self._now_s + self._clock_resolution:
-            self._now_s = max(self._now_s, timers[0].when())
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
+    ) -> SimHandle:
+        handle = SimHandle(callback, args, contextvars.copy_context() if context is None else context)
+        self._soon.append(handle)
+        return handle
 
-    def jump_to_next_timer(self) -> None:
-        timers: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
-        self._now_s = max(self._now_s, timers[0].when())
+    def call_later(  # type: ignore[override]
+        self, delay_s: float, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
+    ) -> SimHandle:
+        return self.call_at(self._now_s + delay_s, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self, when_s: float, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
+    ) -> SimHandle:
+        handle = SimHandle(callback, args, contextvars.copy_context() if context is None else context, when_s)
+        self._timers_set += 1
+        heappush(self._timers, (when_s, self._timers_set, handle))  # of two for one moment the older is first
+        if len(self._timers) > self._timers_off_at:
+            self._timers = [timer for timer in self._timers if not timer[2].is_off]
+            heapify(self._timers)
+            self._timers_off_at = max(LEAST_TIMERS, 2 * len(self._timers))
+        return handle
+
+    def timers(self) -> list[SimHandle]:
+        """Those that are set, in no order."""
+        return [handle for _, _, handle in self._timers if not handle.is_off]
+
+    def _run_once(self) -> None:
+        self.count_turn()
+        timers, soon = self._timers, self._soon
+        while timers and timers[0][2].is_off:
+            heappop(timers)
+        if not soon and not self._stopping:  # type: ignore[attr-defined]
+            if not timers:
+                self.deadlocked()
+            self._jump_to(timers[0][0])
+        # A timer within the clock's resolution fires in this turn. It must not find itself early: whoever then sets it
+        # again, for the same moment, would do so for ever.
+        while timers and timers[0][0] < self._now_s + RESOLUTION_S:
+            when_s, _, handle = heappop(timers)
+            if not handle.is_off:
+                self._now_s = max(self._now_s, when_s)
+                soon.append(handle)
+        for _ in range(len(soon)):
+            handle = soon.popleft()
+            if handle.is_off or (self._frozen and self._is_held_back(handle)):
+                continue
+            try:
+                handle.context.run(handle.callback, *handle.args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                self.call_exception_handler({"message": f"error in {handle.callback!r}", "exception": error})
+
+    def _is_held_back(self, handle: SimHandle) -> bool:
+        held = self._frozen.get(handle.context.get(OWNER, ""))
+        if held is None:
+            return False
+        held.append(handle)
+        return True
+
+    def _jump_to(self, when_s: float) -> None:
+        self._now_s = max(self._now_s, when_s)
         if self._now_s > self._end_s:
             raise TooMuchVirtualTime(f"{self._now_s:.3f} s, the end was set at {self._end_s:.3f} s; {self._waiting()}")
 
@@ -165,9 +258,6 @@ class SimLoop(asyncio.BaseEventLoop):
         is_dead = getattr(origin, "owner", "") in self._dead_owners
         if not is_dead and not isinstance(context.get("exception"), PowerLost):  # a death is no news to anyone
             super().call_exception_handler(context)
-
-    def _process_events(self, events: list[Any]) -> None:
-        pass
 
     def _write_to_self(self) -> None:
         pass

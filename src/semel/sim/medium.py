@@ -34,10 +34,12 @@ class Content:
     def __init__(self, number: int, data: bytes = b"") -> None:
         self.number = number
         self.data = bytearray(data)
-        self.flush_failed = False
         self._changes = 0
         self._sectors_before: dict[int, list[tuple[int, bytes]]] = {}
         self._sizes_before: list[tuple[int, int]] = []
+        self._failed: dict[int, int] = {}
+        """Sectors that a flush could not write, with its mark. As on Linux they count as clean: a later flush does not
+        write them, unless they are written to once more."""
 
     def write(self, position: int, data: bytes) -> None:
         if not data:
@@ -78,15 +80,23 @@ class Content:
         return self._changes
 
     def flushed(self, mark: int) -> None:
-        if self.flush_failed:  # as on Linux, pages of a failed flush count as clean: a later flush does not write them
-            return
         for sector in list(self._sectors_before):
+            if sector in self._failed:
+                if not any(self._failed[sector] < change <= mark for change, _ in self._sectors_before[sector]):
+                    continue
+                del self._failed[sector]
             later = [entry for entry in self._sectors_before[sector] if entry[0] > mark]
             if later:
                 self._sectors_before[sector] = later
             else:
                 del self._sectors_before[sector]
-        self._sizes_before = [entry for entry in self._sizes_before if entry[0] > mark]
+        if not self._failed:  # else the size may be told by what was not written
+            self._sizes_before = [entry for entry in self._sizes_before if entry[0] > mark]
+
+    def flush_failed(self, mark: int) -> None:
+        for sector, versions in self._sectors_before.items():
+            if versions[0][0] <= mark:
+                self._failed[sector] = mark
 
     def survivor(self, random: random_module.Random) -> bytes:
         """The bytes after a power loss."""

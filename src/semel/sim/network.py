@@ -16,6 +16,7 @@ from typing import Literal, NoReturn
 
 from semel.host.api import Link
 from semel.sim.link import Pipe, SimLink
+from semel.sim.loop import SimLoop
 from semel.sim.power import PowerLost
 
 FIRST_FREE_PORT = 40_000
@@ -33,6 +34,14 @@ class _Fuse:
         self.die = die
 
 
+class _Trap:
+    """Something happens at one of a node's sends to come."""
+
+    def __init__(self, nth: int, spring: Callable[[], None]) -> None:
+        self.nth = nth
+        self.spring = spring
+
+
 class Wires:
     """All connections of a simulated world. Nodes are known by name, and their host name is the node's name.
 
@@ -41,7 +50,7 @@ class Wires:
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        loop: SimLoop,
         random: random_module.Random | int,
         *,
         latency_ms: tuple[float, float] = (0.1, 1.0),
@@ -60,6 +69,7 @@ class Wires:
         self._starts: dict[str, int] = {}
         self._healed: asyncio.Event | None = None
         self._fuses: dict[str, _Fuse] = {}
+        self._traps: dict[str, _Trap] = {}
         self.context = contextvars.Context()
         """What is on its way belongs to nobody: it arrives also when its sender has died."""
 
@@ -70,6 +80,13 @@ class Wires:
     ) -> None:
         """At the nth send of a node from now on it dies: `die` is called, and the node gets no further."""
         self._fuses[node] = _Fuse(nth, when, die)
+
+    def at_send(self, node: str, nth: int, spring: Callable[[], None]) -> None:
+        """At the nth send of a node from now on `spring` is called; what is sent is sent."""
+        self._traps[node] = _Trap(nth, spring)
+
+    def at_no_send(self) -> None:
+        self._traps.clear()
 
     def disarm(self, node: str) -> None:
         """It dies at no send any more."""
@@ -145,11 +162,21 @@ class Wires:
 
     def sending(self, node: str) -> Literal["before", "after"] | None:
         """Whether the node dies in this send of its."""
+        if self._traps:
+            self._count_down(node)
         fuse = self._fuses.get(node)
         if fuse is None:
             return None
         fuse.nth -= 1
         return fuse.when if fuse.nth <= 0 else None
+
+    def _count_down(self, node: str) -> None:
+        trap = self._traps.get(node)
+        if trap is not None:
+            trap.nth -= 1
+            if trap.nth <= 0:
+                del self._traps[node]
+                trap.spring()
 
     def blow_fuse(self, node: str) -> NoReturn:
         self._fuses.pop(node).die()
@@ -217,7 +244,10 @@ class SimListener:
 
     def accept(self, link: Link) -> None:
         """In the context of whoever listens: the connection's work is his."""
-        self._context.run(self._accept, link)
+        if self._wires.listener(self.host, self.port) is not self:
+            link.close()  # it has waited at a door that was closed meanwhile
+        elif not self._wires.loop.holds_back(self._context, lambda: self.accept(link)):
+            self._context.run(self._accept, link)
 
     def close(self) -> None:
         self._wires.remove_listener(self)

@@ -410,14 +410,15 @@ def test_a_directory_of_a_deleted_topic_that_came_back_is_not_taken_for_the_new_
     simulated(work())
 
 
-def test_a_directory_in_which_power_was_lost_before_its_topic_was_noted_gets_the_note() -> None:
+@pytest.mark.parametrize("has_file", [True, False])
+def test_a_directory_in_which_power_was_lost_before_its_topic_was_noted_gets_the_note(has_file: bool) -> None:
     """Or it would stay without one, and be taken for that of every later topic of its name."""
 
     async def scenario() -> None:
         disk = SimDisk()
         path = f"{ROOT}/events-0/partition.metadata"
         disk.make_dirs(f"{ROOT}/events-0")
-        disk.open(path, create=True).close()
+        disk.open(path if has_file else f"{ROOT}/events-0/00000000000000000000.log", create=True).close()
         stand = Stand(disk)
         stand.open()
         log = stand.load()

@@ -43,8 +43,7 @@ async def test_closing_fails_what_is_pending_and_tells_once(it: Bench) -> None:
     assert it.ended == [it.connection]
     assert it.link.is_closed
     assert it.connection.in_flight == 0
-    timers: Any = it.loop._scheduled  # type: ignore[attr-defined]
-    assert all(timer.cancelled() for timer in timers)
+    assert it.loop.timers() == []
 
 
 @bench

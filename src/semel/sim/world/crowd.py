@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 
 from semel.sim.host import SimWorld
@@ -142,6 +142,15 @@ class Crowd(Stage):
     def mortals(self) -> list[str]:
         """Clients that are at work and may be killed, in the order in which they were started."""
         return list(self._lives)
+
+    @property
+    def workers(self) -> Collection[str]:
+        """Those of the pipeline, alive or not."""
+        return self._workers.keys()
+
+    def owner_of(self, client: str) -> str:
+        """Of all that its present life has started."""
+        return self._lives[client]
 
     def machines_of(self, client: str) -> list[str]:
         return self._machines.of(self._lives[client])

@@ -18,6 +18,8 @@ from semel.sim.world.simulation import simulate
 
 AHEAD = 4
 """Runs that are handed to each process before their results are asked for."""
+GARBAGE_MAX = 50_000
+"""Objects between two searches for garbage; a run makes some hundred thousand."""
 
 
 class Explored(NamedTuple):
@@ -78,7 +80,7 @@ def explore(
 
 
 def _one_by_one(seeds: Iterable[int], patch: str | None) -> Iterator[Explored]:
-    apply_patch(patch)
+    _begin(patch)
     for seed in seeds:
         yield explore_one(seed)
 
@@ -100,5 +102,7 @@ def _in_processes(seeds: Iterable[int], jobs: int, patch: str | None) -> Iterato
 
 
 def _begin(patch: str | None) -> None:
+    """What is there now stays, and a run leaves little behind: there is no need to look for it often."""
     apply_patch(patch)
     gc.freeze()
+    gc.set_threshold(GARBAGE_MAX)

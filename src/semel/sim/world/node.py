@@ -27,6 +27,9 @@ PORT = 9092
 ROOT = "/data"
 RETRY_START_S = 0.5
 START_PATIENCE_S = 60.0
+RESTART_S = 0.3
+MACHINE_DIES = 0.3
+"""How often the machine goes down with a node that ends itself."""
 
 
 class Death(NamedTuple):
@@ -63,6 +66,7 @@ class SimulatedNode:
             **settings,
         }
         self._on_up = on_up
+        self._random = world.random("what breaks with the node")
         self._starts = 0
         self._broker: Broker | None = None
         self._dead: Broker | None = None
@@ -233,8 +237,12 @@ class SimulatedNode:
         self.findings.note(BROKER, f"stops: {type(reason).__name__}: {reason}")
         if not (self.may_fail and isinstance(reason, OSError)):
             self.findings.wrong("node broken", f"{type(reason).__name__}: {reason}")
-        # The machine goes down with it: what a disk that has failed still holds in memory is worth nothing.
-        self.lose_power(0.3)
+        if self._random.random() < MACHINE_DIES:
+            self.lose_power(RESTART_S)
+        else:
+            # What could not be flushed is still in memory, counts as clean, and is not on the disk.
+            self._cause = Death(False, RESTART_S)
+            self.world.kill(BROKER)
 
     async def start_alone(self) -> BaseException | None:
         """After `close`: one more start, on whatever the disk holds. Returns why it failed, if it did."""

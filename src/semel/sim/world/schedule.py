@@ -34,6 +34,7 @@ class StrikeKind(Enum):
     WEATHER_DELAY = "requests and answers delayed"
     LOST_ANSWERS = "answers lost"
     DUPLICATES = "requests doubled"
+    OVERTAKEN = "requests overtaken"
     DISK_FULL = "disk full"
     WRITE_ERROR = "write error"
     READ_ERROR = "read error"
@@ -44,10 +45,18 @@ class StrikeKind(Enum):
     CLOCK_BACK = "wall clock back"
     CLOCK_DRIFT = "wall clock drifts"
     CLIENT_CRASH = "client crash"
+    CLIENT_FREEZE = "client freezes"
+    NODE_FREEZE = "node freezes"
 
 
 NEEDS_PROXY = frozenset(
-    {StrikeKind.WEATHER_CUT, StrikeKind.WEATHER_DELAY, StrikeKind.LOST_ANSWERS, StrikeKind.DUPLICATES}
+    {
+        StrikeKind.WEATHER_CUT,
+        StrikeKind.WEATHER_DELAY,
+        StrikeKind.LOST_ANSWERS,
+        StrikeKind.DUPLICATES,
+        StrikeKind.OVERTAKEN,
+    }
 )
 DEATHS = (
     StrikeKind.KILL,
@@ -59,6 +68,12 @@ DEATHS = (
 )
 DEATH_SHARE = 0.4
 LONG_SHARE = 0.15
+OVERTAKING_SHARE = 0.08
+"""Of the runs in which transactions go on while requests of the ones before are still on their way."""
+SLEEPING_SHARE = 0.05
+"""Of the runs in which a worker of a pipeline sleeps past its session in the middle of a transaction."""
+UNWRITTEN_SHARE = 0.04
+"""Of the runs in which the power goes off some time after a flush has failed."""
 GROUP_PATIENCE_S = 330.0
 """An answer to JoinGroup that a half-open connection has swallowed is waited for as long as a member may take to come
 back: `max.poll.interval.ms`, five minutes."""
@@ -133,7 +148,7 @@ def drawn(seed: int) -> Schedule:
         # Longer than sessions last, and not much more to do: members are missed, and come back.
         seconds = round(long.uniform(8.0, 20.0), 2)
         load = replace(load, pause_s=(0.0, 2.0))
-    return Schedule(
+    schedule = Schedule(
         seed=seed,
         seconds=seconds,
         load=load,
@@ -143,6 +158,57 @@ def drawn(seed: int) -> Schedule:
         decays=random.random() < 0.15,
         strikes=_strikes(random, seconds, is_proxied),
     )
+    aimed = random_module.Random(f"{seed}/aimed")
+    roll = aimed.random()
+    if roll < OVERTAKING_SHARE:
+        return _overtaking(schedule, aimed)
+    if roll < OVERTAKING_SHARE + SLEEPING_SHARE:
+        return _sleeping(schedule, aimed)
+    return _unwritten(schedule, aimed) if roll < OVERTAKING_SHARE + SLEEPING_SHARE + UNWRITTEN_SHARE else schedule
+
+
+def _overtaking(schedule: Schedule, random: random_module.Random) -> Schedule:
+    """A request is held up, its connection is cut, and the client asks again on another and goes on."""
+    busy = {**dict.fromkeys(CLIENTS, 0), "transactors": random.choice([1, 2]), "assigned_readers": 1}
+    load = replace(schedule.load, pause_s=(0.0, random.choice([0.01, 0.05])), **busy)
+    seconds = round(random.uniform(0.8, 1.6), 2)
+    strikes = [(round(random.uniform(0.02, 0.3), 3), StrikeKind.OVERTAKEN, seconds) for _ in range(2)]
+    usual = schedule.shortened(seconds).strikes[: random.choice([0, 0, 2])]
+    return replace(
+        schedule, seconds=seconds, load=load, is_proxied=True, has_keys=False, strikes=_with(usual, strikes, random)
+    )
+
+
+def _sleeping(schedule: Schedule, random: random_module.Random) -> Schedule:
+    """It goes on where it was, as if it still had its partitions: somebody else has them by then."""
+    few = {**dict.fromkeys(CLIENTS, 0), "plain_producers": 1, "pipeline_workers": random.choice([2, 2, 3])}
+    load = replace(schedule.load, pause_s=(0.0, random.choice([1.0, 2.0])), transaction_timeout_ms=15_000, **few)
+    seconds = round(random.uniform(8.5, 10.0), 2)
+    strikes = [
+        (round(random.uniform(0.1, 1.0), 3), StrikeKind.CLIENT_FREEZE, round(random.uniform(6.2, 8.5), 3))
+        for _ in range(random.choice([1, 2]))
+    ]
+    usual = schedule.strikes[: random.choice([0, 0, 1])]
+    return replace(schedule, seconds=seconds, load=load, has_keys=False, strikes=_with(usual, strikes, random))
+
+
+def _unwritten(schedule: Schedule, random: random_module.Random) -> Schedule:
+    """What could not be flushed stays in memory, where the next node finds it; and then the memory is gone."""
+    seconds = round(random.uniform(1.5, 2.5), 2)
+    strikes = [
+        (round(random.uniform(0.05, 0.6), 3), StrikeKind.FLUSH_ERROR, 0.0),
+        (round(seconds * random.uniform(0.6, 1.0), 3), StrikeKind.POWER_CUT, 0.1),
+    ]
+    usual = schedule.shortened(seconds).strikes[: random.choice([0, 1])]
+    return replace(schedule, seconds=seconds, strikes=_with(usual, strikes, random))
+
+
+def _with(
+    strikes: tuple[Strike, ...], more: list[tuple[float, StrikeKind, float]], random: random_module.Random
+) -> tuple[Strike, ...]:
+    aimed = [Strike(0, kind, at_s, length_s, random.random(), random.getrandbits(30)) for at_s, kind, length_s in more]
+    in_order = sorted([*strikes, *aimed], key=lambda strike: strike.at_s)
+    return tuple(strike._replace(number=number) for number, strike in enumerate(in_order, 1))
 
 
 def _load(random: random_module.Random) -> Load:

@@ -96,7 +96,7 @@ class _Simulation:
 
     async def _whole(self) -> None:
         schedule, findings = self.schedule, self.findings
-        watch = Watch(findings)
+        watch = Watch(findings, self.loop.count_tasks)
         node = SimulatedNode(self.world, schedule.settings, findings, watch.follow)
         await node.open()
         looking = self.loop.create_task(watch.run())

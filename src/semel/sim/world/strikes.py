@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import Callable, Sequence
 from typing import Literal
 
@@ -32,25 +33,36 @@ SLOW_LATENCY_MS = (5.0, 400.0)
 USUAL_FLUSH_MS = (0.1, 2.0)
 SLOW_FLUSH_MS = (1.0, 300.0)
 COLD_CHANCE = 0.7
+LATE_S = (0.03, 0.06, 0.1, 0.3, 0.8)
+"""Some longer than it takes a client to connect, to ask again and to go on."""
+LATE_WEIGHTS = {"EndTxn": 3.0, "Produce": 0.5}
+"""One Produce of many is enough to be in the way of its transaction; an end is there once."""
+WORKERS_FIRST = 0.8
+SENDS_OF_CLIENT = 12
 
 
 class DoublingWeather(Weather):
-    """Requests that may come twice also do, if asked for."""
+    """Requests that may come twice also do, if asked for; and some come late, when the client has asked again."""
 
     duplicate_chance = 0.0
+    late_chance = 0.0
 
     def calm(self) -> None:
         super().calm()
         self.duplicate_chance = 0.0
+        self.late_chance = 0.0
 
     def blow_for(self, request: Passing) -> Blow | None:
         blow = super().blow_for(request)
-        if blow is not None or not self.duplicate_chance or request.name not in CHANGING:
+        if blow is not None or request.name not in CHANGING:
             return blow
-        if self._random.random() >= self.duplicate_chance:
-            return None
-        self.dealt[Fault.DUPLICATE] += 1
-        return Blow(Fault.DUPLICATE)
+        if self.late_chance and self._random.random() < self.late_chance * LATE_WEIGHTS.get(request.name, 1.0):
+            self.dealt[Fault.LATE_REQUEST] += 1
+            return Blow(Fault.LATE_REQUEST, self._random.choice(LATE_S) * self._random.uniform(0.5, 1.5))
+        if self.duplicate_chance and self._random.random() < self.duplicate_chance:
+            self.dealt[Fault.DUPLICATE] += 1
+            return Blow(Fault.DUPLICATE)
+        return None
 
 
 class Strikes:
@@ -71,6 +83,7 @@ class Strikes:
         self._findings = findings
         self._lasting: list[asyncio.Task[None]] = []
         self._restarts: list[asyncio.Task[None]] = []
+        self._frozen: set[str] = set()
         self.crowd: Crowd | None = None
         """To be set before it runs."""
         self._deal: dict[StrikeKind, Callable[[Strike], None]] = {
@@ -91,6 +104,7 @@ class Strikes:
             StrikeKind.WEATHER_DELAY: self._change_weather,
             StrikeKind.LOST_ANSWERS: self._change_weather,
             StrikeKind.DUPLICATES: self._change_weather,
+            StrikeKind.OVERTAKEN: self._change_weather,
             StrikeKind.DISK_FULL: self._fill_disk,
             StrikeKind.WRITE_ERROR: self._fail_disk,
             StrikeKind.READ_ERROR: self._fail_disk,
@@ -101,6 +115,8 @@ class Strikes:
             StrikeKind.CLOCK_BACK: self._jump_clock,
             StrikeKind.CLOCK_DRIFT: self._drift,
             StrikeKind.CLIENT_CRASH: self._crash_client,
+            StrikeKind.CLIENT_FREEZE: self._freeze_client,
+            StrikeKind.NODE_FREEZE: self._freeze_node,
         }
 
     async def run(self) -> None:
@@ -115,6 +131,9 @@ class Strikes:
             task.cancel()
         await asyncio.gather(*self._lasting, return_exceptions=True)
         self._lasting.clear()
+        self._world.wires.at_no_send()
+        for owner in sorted(self._frozen):
+            self._thaw(owner)
         for weather in self._weathers:
             weather.calm()
         self._mend_network()
@@ -234,7 +253,8 @@ class Strikes:
 
     def _change_weather(self, strike: Strike) -> None:
         weather = self._weathers[strike.pick % len(self._weathers)]
-        chance = 0.02 + 0.4 * strike.share
+        # Who asks again has to come through, or nobody goes on.
+        chance = 0.04 + 0.15 * strike.share if strike.kind is StrikeKind.OVERTAKEN else 0.02 + 0.4 * strike.share
         self._tell(strike, f"{strike.kind.value}, {chance:.0%} of them, for {strike.length_s:.2f} s")
         if strike.kind is StrikeKind.WEATHER_CUT:
             weather.cut_chance = chance
@@ -242,6 +262,8 @@ class Strikes:
             weather.delay_chance = chance
         elif strike.kind is StrikeKind.LOST_ANSWERS:
             weather.swallows_answers = True
+        elif strike.kind is StrikeKind.OVERTAKEN:
+            weather.late_chance = chance
         else:
             weather.duplicate_chance = chance
         self._afterwards(strike, weather.calm)
@@ -312,5 +334,51 @@ class Strikes:
         assert self.crowd is not None
         if self.crowd.mortals:
             client = self.crowd.mortals[strike.pick % len(self.crowd.mortals)]
+            self._at_send_or_now(client, strike, "dies", lambda: self._end_client(client, strike))
+
+    def _end_client(self, client: str, strike: Strike) -> None:
+        assert self.crowd is not None
+        if client in self.crowd.mortals:
             self._tell(strike, f"{client} dies")
             self.crowd.kill(client)
+
+    def _at_send_or_now(self, client: str, strike: Strike, what: str, act: Callable[[], None]) -> None:
+        """At once, or at one of its next sends: in the middle of a transaction, say."""
+        assert self.crowd is not None
+        # A worker's producer has its machine from before its consumer's.
+        machines = self.crowd.machines_of(client)[-2:]
+        if not machines or strike.pick // 64 % 4 == 0:
+            act()
+            return
+        nth, ours = 1 + strike.pick // 8 % SENDS_OF_CLIENT, contextvars.copy_context()
+        self._findings.note(WHO, f"{strike.number}: {client} {what} at send {nth} of {machines[0]} from now")
+        # Not in the client's own context: what is started then would be its own.
+        self._world.wires.at_send(machines[0], nth, lambda: ours.run(act))
+
+    def _freeze_client(self, strike: Strike) -> None:
+        """Workers of pipelines first."""
+        assert self.crowd is not None
+        mortals = self.crowd.mortals
+        workers = [name for name in mortals if name in self.crowd.workers]
+        among = workers if workers and strike.share < WORKERS_FIRST else mortals
+        if not among:
+            return
+        client = among[strike.pick % len(among)]
+        owner = self.crowd.owner_of(client)
+        self._at_send_or_now(client, strike, "freezes", lambda: self._freeze(owner, strike, client))
+
+    def _freeze_node(self, strike: Strike) -> None:
+        if self._node.is_up:
+            self._freeze(self._node.owner, strike, BROKER)
+
+    def _freeze(self, owner: str, strike: Strike, name: str) -> None:
+        self._tell(strike, f"{name} freezes for {strike.length_s:.2f} s")
+        self._world.loop.freeze(owner)
+        self._frozen.add(owner)
+        self._afterwards(strike, lambda: self._thaw(owner))
+
+    def _thaw(self, owner: str) -> None:
+        if owner in self._frozen:
+            self._frozen.discard(owner)
+            self._findings.note(WHO, f"{owner} goes on")
+            self._world.loop.thaw(owner)

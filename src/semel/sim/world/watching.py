@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -23,13 +23,17 @@ from semel.sim.power import PowerLost
 from semel.sim.world.findings import Findings
 
 LOOK_S = 0.05
+WAITING_MAX = 300
+"""Who waits in one partition, of the few clients of a run."""
+TASKS_MAX = 600
 
 
 class Watch:
     """High watermarks and last stable offsets of every partition, over all starts of the node."""
 
-    def __init__(self, findings: Findings) -> None:
+    def __init__(self, findings: Findings, count_tasks: Callable[[], int] = lambda: 0) -> None:
         self._findings = findings
+        self._count_tasks = count_tasks
         self._seen: dict[tuple[bytes, int], tuple[int, int]] = {}
         self._watched: dict[tuple[bytes, int], Partition] = {}
         self._broker: Broker | None = None
@@ -55,6 +59,8 @@ class Watch:
     def look(self) -> None:
         if self._broker is None:
             return
+        if self._count_tasks() > TASKS_MAX:
+            self._findings.wrong("too many tasks", f"{self._count_tasks()} at once")
         for partition in self._broker.topics.online():
             key = (partition.topic_id, partition.index)
             if self._watched.get(key) is not partition:
@@ -67,6 +73,9 @@ class Watch:
         high, stable = partition.log.high_watermark, partition.log.last_stable_offset
         last_high, last_stable = self._seen.get(key, (0, 0))
         name = f"{partition.topic}-{partition.index}"
+        waiting = len(partition._waiting_for_commit) + len(partition._watchers)
+        if waiting > WAITING_MAX:
+            self._findings.wrong("queue without bound", f"{waiting} wait at {name}")
         if high < last_high:
             self._findings.wrong("high watermark back", f"of {name}: {last_high} became {high}")
         if stable < last_stable:

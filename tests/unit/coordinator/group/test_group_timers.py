@@ -37,7 +37,7 @@ def test_moving_a_deadline_away_again_and_again_makes_no_timers() -> None:
         timers, came = Timers(), []
         for _ in range(1000):
             timers.set("a", 1000, lambda: came.append(1))
-        assert len(asyncio.get_running_loop()._scheduled) == 1  # type: ignore[attr-defined]
+        assert len(asyncio.get_running_loop().timers()) == 1  # type: ignore[attr-defined]
         timers.close()
 
     run(scenario())
