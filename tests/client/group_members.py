@@ -181,8 +181,8 @@ class KafkaPythonMember(_Threaded):
             partition_assignment_strategy=[_KAFKA_PYTHON[settings["strategy"]]],
         )
         while not self._ends.is_set():
-            # Long: kafka-python forgets the answer to a SyncGroup that comes when the poll that asked has timed out, and
-            # then neither reads nor sends heartbeats.
+            # Long: kafka-python forgets the answer to a SyncGroup that comes after the poll that asked has timed out,
+            # and then neither reads nor sends heartbeats.
             for messages in consumer.poll(2000).values():
                 self.values += [message.value for message in messages]
             self._holds = frozenset((one.topic, one.partition) for one in consumer.assignment())
