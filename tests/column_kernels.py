@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-from importlib.machinery import SourceFileLoader
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from semel.records import batch, column_input, column_kernel, columns, kernel, partitioning
-
-
-def plain(name: str) -> ModuleType:
-    """A module of the room, loaded from its source even if it is compiled."""
-    loader = SourceFileLoader(f"columns_plain_{name}", str(Path(batch.__file__).with_name(f"{name}.py")))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    assert not module.compiled
-    return module
-
+from plain_kernels import plain
+from semel.records import column_input, column_kernel, columns, kernel, partitioning
 
 PLAIN_KERNEL = plain("kernel")
 PLAIN_COLUMN_KERNEL = plain("column_kernel")

@@ -7,7 +7,7 @@ python tests/planted_bugs.py "marker lost" serve --data DIR     a node that has 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from typing import Any
@@ -121,11 +121,11 @@ BUGS: dict[str, Callable[[ExitStack], None]] = {
 
 
 @contextmanager
-def planted(name: str | None) -> Iterator[None]:
+def planted(name: str | None, bugs: Mapping[str, Callable[[ExitStack], None]] = BUGS) -> Iterator[None]:
     """Without a name: no bug."""
     with ExitStack() as stack:
         if name is not None:
-            BUGS[name](stack)
+            bugs[name](stack)
         yield
 
 

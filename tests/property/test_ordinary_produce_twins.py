@@ -4,15 +4,12 @@ kernel is its plain source, to the word, on good frames, on damaged ones, and on
 
 from __future__ import annotations
 
-import importlib.util
-from importlib.machinery import SourceFileLoader
-from pathlib import Path
 from random import Random
-from types import ModuleType
 from typing import Any
 
 import pytest
 
+from plain_kernels import plain
 from semel.config import BrokerConfig, topic_config
 from semel.log.producers import Producers
 from semel.log.validate import validated
@@ -29,19 +26,7 @@ LAST_SEQUENCE = 2**31 - 1
 CONFIG = topic_config({"max.message.bytes": "3000"}, BrokerConfig())
 COMPACTED = topic_config({"max.message.bytes": "3000", "cleanup.policy": "compact"}, BrokerConfig())
 
-
-def _plain() -> ModuleType:
-    path = Path(read_header.__code__.co_filename).with_name("produce_kernel.py")
-    loader = SourceFileLoader("plain_produce_kernel", str(path))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    assert not module.compiled
-    return module
-
-
-PLAIN = _plain()
+PLAIN = plain("produce_kernel")
 KERNELS = [PLAIN, produce_kernel] if produce_kernel.compiled else [PLAIN]
 
 

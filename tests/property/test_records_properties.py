@@ -5,20 +5,16 @@ The hostile part does not check checksums first, as a broker would: a checksum s
 
 from __future__ import annotations
 
-import importlib.util
 import struct
 from collections.abc import Callable
-from importlib.machinery import SourceFileLoader
-from pathlib import Path
 from random import Random
-from types import ModuleType
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semel.records import batch as batch_module
+from plain_kernels import plain
 from semel.records import kernel
 from semel.records.batch import HEADER_BYTES, Buffer, check_crc, read_header, walk, whole_batches
 from semel.records.build import build_batch
@@ -34,17 +30,7 @@ HEADERS = st.lists(st.tuples(st.text(max_size=10), FIELD), max_size=3)
 RECORDS = st.lists(st.tuples(INT64 | st.integers(0, 2**41), FIELD, FIELD, HEADERS), min_size=1, max_size=80)
 MAX_BYTES = 2**20
 
-
-def _plain_kernel() -> ModuleType:
-    loader = SourceFileLoader("records_kernel_plain", str(Path(batch_module.__file__).with_name("kernel.py")))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
-
-
-PLAIN = _plain_kernel()
+PLAIN = plain("kernel")
 
 
 @given(

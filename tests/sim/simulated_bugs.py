@@ -7,8 +7,8 @@ semel sim --seeds 1..2000 --patch simulated_bugs:plant_NAME       for as long as
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -94,13 +94,9 @@ BUGS: dict[str, Callable[[ExitStack], None]] = {
 }
 
 
-@contextmanager
-def planted(name: str | None) -> Iterator[None]:
+def planted(name: str | None) -> AbstractContextManager[None]:
     """Without a name: no bug."""
-    with ExitStack() as stack:
-        if name is not None:
-            BUGS[name](stack)
-        yield
+    return planted_bugs.planted(name, BUGS)
 
 
 def __getattr__(name: str) -> Callable[[], None]:

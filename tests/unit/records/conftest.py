@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
-from importlib.machinery import SourceFileLoader
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from plain_kernels import plain
 from semel.records import batch, build, compact, compression, kernel, read
 
-
-def _plain_kernel() -> ModuleType:
-    loader = SourceFileLoader("semel_records_kernel_plain", str(Path(batch.__file__).with_name("kernel.py")))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    assert not module.compiled
-    return module
-
-
-PLAIN = _plain_kernel()
+PLAIN = plain("kernel")
 
 
 @pytest.fixture(autouse=True, params=["compiled", "plain"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from semel.client.consumer.consumer import Consumer
 from semel.client.errors import CommitFailed, RetriableError
@@ -103,6 +103,17 @@ class Rebalances:
         places = {place_of(partition): NO_OFFSET for partition in sorted(partitions)}
         if places:
             self._history.move(self._process, places)
+
+
+def assigned_readers(access: Access, topics: Sequence[str]) -> list[AssignedReader]:
+    """As many as the load has, of committed records and of all."""
+    return [
+        AssignedReader(
+            access, f"{'committed' if is_committed else 'all'}-{number}", topics, reads_committed=is_committed
+        )
+        for is_committed in (True, False)
+        for number in range(access.load.assigned_readers)
+    ]
 
 
 async def read_in_group(access: Access, name: str, group: str, protocol: str, over: asyncio.Event) -> None:

@@ -104,17 +104,22 @@ class Ended(NamedTuple):
     """Whether the producer can go on."""
 
 
+async def end_until_answered(producer: Producer, *, is_commit: bool) -> None:
+    """A commit or an abort that got no answer is asked for again."""
+    while True:
+        try:
+            await (producer.commit() if is_commit else producer.abort())
+            return
+        except RetriableError:
+            await asyncio.sleep(0)
+
+
 async def end(access: Access, producer: Producer, process: str, transaction: int, *, is_commit: bool) -> Ended:
     """Ends the transaction: as asked, or by an abort if it cannot be committed. A refused commit is over; one that got
     no answer is asked for again; one whose producer is fenced may or may not have come through."""
     operation = access.history.begin(End(process=process, transaction=transaction, is_commit=is_commit))
     try:
-        while True:
-            try:
-                await (producer.commit() if is_commit else producer.abort())
-                break
-            except RetriableError:
-                await asyncio.sleep(0)
+        await end_until_answered(producer, is_commit=is_commit)
     except AbortTransactionError as error:
         access.history.end(operation, Outcome.FAIL if is_commit else Outcome.INFO, str(error))
         if not is_commit:

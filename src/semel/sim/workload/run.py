@@ -7,7 +7,7 @@ import asyncio
 from semel.sim.workload.access import CLOSE_S, Access
 from semel.sim.workload.pipeline import Worker
 from semel.sim.workload.producers import Transactor, write_plainly
-from semel.sim.workload.readers import AssignedReader, finish_group, read_in_group
+from semel.sim.workload.readers import assigned_readers, finish_group, read_in_group
 from semel.sim.workload.stage import READING, Stage
 
 PROTOCOLS = ("classic", "consumer")
@@ -33,13 +33,7 @@ class Workload(Stage):
             Worker(access, f"worker-{number}", self._pipeline_group, generations[number % len(generations)])
             for number in range(load.pipeline_workers)
         ]
-        self._readers = [
-            AssignedReader(
-                access, f"{'committed' if is_committed else 'all'}-{number}", self.topics, reads_committed=is_committed
-            )
-            for is_committed in (True, False)
-            for number in range(load.assigned_readers)
-        ]
+        self._readers = assigned_readers(access, self.topics)
 
     def start_all(self) -> None:
         access, load = self.access, self.access.load

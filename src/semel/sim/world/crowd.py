@@ -12,13 +12,11 @@ from semel.sim.loop import OWNER, SimLoop
 from semel.sim.workload.access import CLOSE_S, Access
 from semel.sim.workload.pipeline import Worker
 from semel.sim.workload.producers import Transactor, write_plainly
-from semel.sim.workload.readers import AssignedReader, finish_group, read_in_group
+from semel.sim.workload.readers import assigned_readers, finish_group, read_in_group
+from semel.sim.workload.run import PIPING, PROTOCOLS, WRITING
 from semel.sim.workload.stage import READING, Stage
 from semel.sim.world.side_topics import SideTopics
 
-PROTOCOLS = ("classic", "consumer")
-WRITING = "writing"
-PIPING = "piping"
 SIDE = "side topics"
 KILLING_ROUNDS = 50
 
@@ -66,13 +64,7 @@ class Crowd(Stage):
         self._workers = {
             f"worker-{number}": generations[number % len(generations)] for number in range(load.pipeline_workers)
         }
-        self._readers = [
-            AssignedReader(
-                access, f"{'committed' if is_committed else 'all'}-{number}", self.topics, reads_committed=is_committed
-            )
-            for is_committed in (True, False)
-            for number in range(load.assigned_readers)
-        ]
+        self._readers = assigned_readers(access, self.topics)
 
     # -- who works
 

@@ -18,6 +18,7 @@ from semel.client.metadata import TopicPartition
 from semel.client.producer.batch import Delivery
 from semel.client.producer.producer import Producer
 from semel.sim.workload.access import CLOSE_S, Access
+from semel.sim.workload.recording import end_until_answered
 from semel.sim.world.findings import Findings
 
 COMPACTED = TopicPartition("sim-compacted", 0)
@@ -113,12 +114,7 @@ class SideTopics:
             for one in sent:
                 one.is_possible = False
         try:
-            while True:
-                try:
-                    await (producer.commit() if is_commit else producer.abort())
-                    break
-                except RetriableError:
-                    await asyncio.sleep(0)
+            await end_until_answered(producer, is_commit=is_commit)
         except AbortTransactionError:
             for one in sent:
                 one.is_possible = False
