@@ -23,6 +23,7 @@ BROKER_SETTINGS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
 }
 _LOOK_S = 0.02
+_BACKLOG_S = 4.0
 _MOST_RESTARTS = 8
 
 
@@ -168,14 +169,14 @@ def kill_workers_after(chaos: Chaos, delay_s: float) -> None:
 
 
 def damage_staged_file(chaos: Chaos) -> None:
-    """A byte of a staged file is not what was written, and the commit comes to read it."""
-    while True:
-        chaos.reach(Step.CHECKED)
-        staged = chaos.world.staged_files()
-        if staged:
-            break
-        chaos.active.gate.release()
-        chaos.go_on()
+    """A byte of a staged file is not what was written, and the commit comes to read it. Small batches need no file: so
+    one is held back until enough has come in for the next one."""
+    chaos.reach(Step.CLEANED)
+    time.sleep(_BACKLOG_S)
+    chaos.reach(Step.CHECKED)
+    staged = chaos.world.staged_files()
+    if not staged:
+        raise DriverDied(f"what came in within {_BACKLOG_S:g} s should be too much to stage without a file")
     path = chaos.world.checkpoint / "sink-staging" / staged[-1]
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
