@@ -11,6 +11,8 @@ import asyncio
 import select
 from typing import Protocol
 
+from semel.host.wakefulness import Wakefulness
+
 ROUNDS_PER_TURN = 4
 EVENTS_PER_ROUND = 64
 
@@ -35,12 +37,18 @@ class ReadyLinks:
         self._poll = self._epoll.poll
         self._members = 0
         self._watched: dict[int, Member] = {}
+        self._held_up: set[int] = set()
         self._keeping: list[Member] = []
         loop.add_reader(self._epoll.fileno(), self._serve)
 
     @property
     def is_closed(self) -> bool:
         return self._epoll.closed
+
+    def stay_wakeful(self) -> None:
+        """For a server, whose clients wait for every answer."""
+        wakefulness = Wakefulness(self.loop)
+        self.loop.add_reader(self._epoll.fileno(), wakefulness.serve, self._serve, self._held_up.__len__)
 
     def join(self) -> None:
         self._members += 1
@@ -54,6 +62,10 @@ class ReadyLinks:
 
     def watch(self, fd: int, member: Member, events: int) -> None:
         """Tell `member` of `events`, and of no others that it asked for before; 0 is for nothing at all."""
+        if events & WRITABLE:
+            self._held_up.add(fd)
+        else:
+            self._held_up.discard(fd)
         if not events:
             if self._watched.pop(fd, None) is not None:
                 self._epoll.unregister(fd)

@@ -117,6 +117,7 @@ def _listening_socket(family: int, address: tuple[Any, ...]) -> socket.socket:
 
 class RealNetwork:
     _ready_links: ReadyLinks | None = None
+    _is_server = False
 
     def link(self, connected: socket.socket, address: tuple[Any, ...]) -> RealLink:
         connected.setblocking(False)
@@ -125,6 +126,8 @@ class RealNetwork:
         ready_links = self._ready_links
         if ready_links is None or ready_links.is_closed or ready_links.loop is not loop:
             ready_links = self._ready_links = ReadyLinks(loop)
+            if self._is_server:
+                ready_links.stay_wakeful()
         return RealLink(ready_links, connected, _spelled(address))
 
     async def listen(self, host: str, port: int, accept: Callable[[Link], None]) -> RealListener:
@@ -143,6 +146,7 @@ class RealNetwork:
                 refusal = error
         if not sockets:
             raise refusal or OSError(errno.EADDRNOTAVAIL, f"{host!r} has no address")
+        self._is_server = True
         return RealListener(self, sockets, accept)
 
     async def connect(self, host: str, port: int) -> RealLink:
