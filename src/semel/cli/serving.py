@@ -41,7 +41,9 @@ def run(options: argparse.Namespace) -> int:
     except OSError as error:
         return _refuse(f"cannot read {options.config}: {error.strerror}")
     _raise_open_files_limit()
-    broker = Broker(real_host(), config, _stop_at_once)
+    send_buffer_bytes = config.int("socket.send.buffer.bytes")
+    host = real_host(send_buffer_bytes=None if send_buffer_bytes == -1 else send_buffer_bytes)
+    broker = Broker(host, config, _stop_at_once)
     return asyncio.run(_serve(broker, is_json=options.json))
 
 

@@ -19,11 +19,11 @@ class RealClock:
         return time.monotonic_ns() // 1_000_000
 
 
-def real_host(*, max_open_files: int | None = None) -> Host:
+def real_host(*, max_open_files: int | None = None, send_buffer_bytes: int | None = None) -> Host:
     return Host(
         clock=RealClock(),
         disk=RealDisk(max_open_files),
-        network=RealNetwork(),
+        network=RealNetwork(send_buffer_bytes),
         random=random.Random(),
         jobs=RealJobs(),
     )

@@ -17,9 +17,6 @@ from semel.host.real_link import RealLink
 BACKLOG = 1024
 ACCEPTS_PER_TURN = 64
 PAUSE_S = 0.1
-# Kafka's socket.send.buffer.bytes. The system's own choice grows to megabytes, which have left the processor's caches
-# by the time the peer reads them: it costs a third of the time of a fetch.
-SEND_BUFFER_BYTES = 102_400
 
 _log = logging.getLogger(__name__)
 
@@ -99,12 +96,13 @@ class RealListener:
         self._sockets = []
 
 
-def _listening_socket(family: int, address: tuple[Any, ...]) -> socket.socket:
+def _listening_socket(family: int, address: tuple[Any, ...], send_buffer_bytes: int | None) -> socket.socket:
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
         listening.setblocking(False)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)  # connections inherit it
+        if send_buffer_bytes is not None:  # connections inherit it
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
         if family == socket.AF_INET6:  # IPv4 has a socket of its own
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         listening.bind(address)
@@ -118,6 +116,12 @@ def _listening_socket(family: int, address: tuple[Any, ...]) -> socket.socket:
 class RealNetwork:
     _ready_links: ReadyLinks | None = None
     _is_server = False
+
+    def __init__(self, send_buffer_bytes: int | None = None) -> None:
+        """`send_buffer_bytes`: what the system may hold for a peer that connects to us. Its own choice grows to
+        megabytes, which have left the processor's caches by the time the peer reads them: it costs a third of the time
+        of a fetch."""
+        self._send_buffer_bytes = send_buffer_bytes
 
     def link(self, connected: socket.socket, address: tuple[Any, ...]) -> RealLink:
         connected.setblocking(False)
@@ -137,7 +141,7 @@ class RealNetwork:
             if sockets:  # with port 0 the first address chooses for all
                 address = (address[0], sockets[0].getsockname()[1], *address[2:])
             try:
-                sockets.append(_listening_socket(family, address))
+                sockets.append(_listening_socket(family, address, self._send_buffer_bytes))
             except OSError as error:
                 if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
                     for listening in sockets:

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable
 from time import monotonic_ns
 
-SHORT_GAP_NS = 50_000
+SHORT_GAP_NS = 100_000
 
 
 class Wakefulness:

@@ -88,6 +88,7 @@ replica.high.watermark.checkpoint.interval.ms = 5000
 replica.lag.time.max.ms = 30000
 sasl.server.max.receive.size = 524288
 socket.request.max.bytes = 104857600
+socket.send.buffer.bytes = 102400
 transaction.abort.timed.out.transaction.cleanup.interval.ms = 10000
 transaction.max.timeout.ms = 900000
 transaction.partition.verification.enable = true

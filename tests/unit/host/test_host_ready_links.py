@@ -7,7 +7,7 @@ import socket
 from network_peers import Pair, Recorder
 
 from semel.host.ready_links import ROUNDS_PER_TURN
-from semel.host.real_network import SEND_BUFFER_BYTES, RealNetwork
+from semel.host.real_network import RealNetwork
 
 
 class Answering(Recorder):
@@ -224,12 +224,21 @@ async def test_the_loop_has_its_turn_while_a_link_is_ready_for_ever():
     _end(pair)
 
 
-async def test_a_server_keeps_little_in_the_system_for_a_peer_that_does_not_read():
+async def test_a_server_keeps_as_much_in_the_system_for_a_peer_as_it_was_told():
+    for told_bytes in (102_400, 20_000):
+        pair = await Pair.connect(RealNetwork(told_bytes))
+        pair.start()
+        kept_bytes = pair.server._socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        assert kept_bytes == 2 * told_bytes  # the system counts its own overhead in
+        pair.server.send([bytes(8 << 20)])
+        await pair.at_client.until_bytes(8 << 20)
+        assert pair.client._socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) != kept_bytes
+        _end(pair)
+
+
+async def test_a_network_that_was_told_nothing_leaves_it_to_the_system():
     pair = await Pair.connect(RealNetwork())
-    pair.start()
-    kept_bytes = pair.server._socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
-    assert kept_bytes == 2 * SEND_BUFFER_BYTES  # the system counts its own overhead in
-    pair.server.send([bytes(8 << 20)])
-    await pair.at_client.until_bytes(8 << 20)
-    assert pair.client._socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) != kept_bytes
+    with socket.socket() as untouched:
+        chosen_bytes = untouched.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+    assert pair.server._socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) >= chosen_bytes
     _end(pair)
