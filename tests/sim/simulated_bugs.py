@@ -1,4 +1,4 @@
-"""Mistakes for the simulated world to find: those of the checker, and more in fencing, recovery and groups.
+"""Mistakes for the simulated world to find: those of the checker, and more in fencing, recovery, groups and readers.
 
 with planted("decisions forgotten at a restart"): ...           in this process
 semel sim --seeds 1..2000 --patch simulated_bugs:plant_NAME       for as long as it runs, with this folder in PYTHONPATH
@@ -16,12 +16,15 @@ from unittest.mock import patch
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import planted_bugs
+from semel.client.consumer import fetched
+from semel.controller.metadata_log import TOPIC as METADATA_TOPIC
 from semel.coordinator.group.classic_rebalance import ClassicRebalance
 from semel.coordinator.group.consumer import ConsumerRequests
 from semel.coordinator.group.offsets import GroupOffsets
 from semel.coordinator.txn import coordinator
 from semel.coordinator.txn.coordinator import TransactionCoordinator
 from semel.log import recovery
+from semel.log.log import Log
 from semel.replication.partition import Partition
 
 _for_ever = ExitStack()
@@ -45,8 +48,24 @@ def decisions_forgotten(stack: ExitStack) -> None:
 
 
 def acknowledged_early(stack: ExitStack) -> None:
-    """What was written is acknowledged at once, durable or not."""
-    stack.enter_context(patch.object(Partition, "when_committed", lambda self, last_offset: None))
+    """What was written is acknowledged at once, durable or not; but for the metadata, of which the node itself would
+    take notice."""
+    right = Partition.when_committed
+
+    def at_once(self: Partition, last_offset: int) -> Any:
+        return right(self, last_offset) if self.topic == METADATA_TOPIC else None
+
+    stack.enter_context(patch.object(Partition, "when_committed", at_once))
+
+
+def gaps_without_snapshot(stack: ExitStack) -> None:
+    """Compaction and retention also touch what recovery has to read again. (It was so; the simulation found it.)"""
+    stack.enter_context(patch.object(Log, "is_settled", lambda self, segment: True))
+
+
+def checksums_ignored(stack: ExitStack) -> None:
+    """A reader takes what it gets."""
+    stack.enter_context(patch.object(fetched, "check_crc", lambda data, position, header: True))
 
 
 def dead_member_stays(stack: ExitStack) -> None:
@@ -89,7 +108,9 @@ BUGS: dict[str, Callable[[ExitStack], None]] = {
     "old generation commits in a transaction": old_generation_commits,
     "decisions forgotten at a restart": decisions_forgotten,
     "acknowledged before it is durable": acknowledged_early,
+    "gaps where no snapshot follows": gaps_without_snapshot,
     "failed flush forgotten at a start": failed_flush_forgotten,
+    "checksums not looked at": checksums_ignored,
     "dead member never missed": dead_member_stays,
 }
 

@@ -1,6 +1,6 @@
 """Runs seeds of the simulated world and prints a digest of each: `python simulated_digest.py [--plain] SEED...`.
 
-`--plain` runs the record kernel as it is written, in Python, although it is compiled.
+`--plain` runs the record kernels as they are written, in Python, although they are compiled.
 """
 
 from __future__ import annotations
@@ -11,26 +11,30 @@ from pathlib import Path
 
 import semel.records
 
+KERNELS = ("kernel", "column_kernel", "produce_kernel")
+"""The first is used by the others."""
 
-def use_plain_kernel() -> None:
-    name = "semel.records.kernel"
-    spec = importlib.util.spec_from_file_location(name, Path(semel.records.__file__).with_name("kernel.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
+
+def use_plain_kernels() -> None:
+    for kernel in KERNELS:
+        name = f"semel.records.{kernel}"
+        spec = importlib.util.spec_from_file_location(name, Path(semel.records.__file__).with_name(f"{kernel}.py"))
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
 
 
 def main(arguments: list[str]) -> None:
     is_plain = arguments[:1] == ["--plain"]
     if is_plain:
-        use_plain_kernel()
-    from semel.records import kernel
+        use_plain_kernels()
+    from semel.records import column_kernel, kernel, produce_kernel
     from semel.sim.world.schedule import drawn
     from semel.sim.world.simulation import simulate
 
-    assert not (is_plain and kernel.compiled)
+    assert all(module.compiled is not is_plain for module in (kernel, column_kernel, produce_kernel))
     for seed in map(int, arguments[is_plain:]):
         print(seed, simulate(drawn(seed)).digest(), flush=True)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 from typing import Any, NamedTuple
 
+from semel.log.errors import BrokenLog
 from semel.sim.history import Client, Finish, History, Outcome, Poll, Send, flat
 from semel.sim.world.afterwards import Logged, _check_acknowledged, _check_committed, _check_owners
 from semel.sim.world.findings import Findings
-from semel.sim.world.watching import Watch
+from semel.sim.world.watching import Complaints, Watch, is_of_the_disk
 
 PLACE = "records-0"
 
@@ -74,6 +77,34 @@ def test_readers_of_committed_data_get_what_the_markers_have_committed() -> None
     assert read_by_all((0, 10), (1, 11), (3, 12)) == {"read differs from the log"}
     assert read_by_all((3, 12)) == {"read differs from the log"}
     assert read_by_all((0, 10)) == {"read differs from the log"}
+
+
+def broken_by(cause: BaseException | None) -> BrokenLog:
+    broken = BrokenLog("it cannot be cut back after a failed write")
+    broken.__cause__ = cause
+    return broken
+
+
+def test_a_node_may_end_itself_when_the_disk_leaves_it_no_choice_and_else_not() -> None:
+    refused = OSError(errno.EIO, "input/output error")
+    assert is_of_the_disk(refused)
+    assert is_of_the_disk(broken_by(refused)), "a write that failed and could not be undone either"
+    assert not is_of_the_disk(broken_by(None)), "the node's own mistake"
+    assert not is_of_the_disk(broken_by(ValueError()))
+    assert not is_of_the_disk(ValueError())
+
+
+def complaints_about(error: BaseException) -> set[str]:
+    findings = new_findings()
+    told = (type(error), error, None)
+    Complaints(findings).emit(logging.LogRecord("semel", logging.ERROR, "", 0, "a request failed", None, told))
+    return kinds(findings)
+
+
+def test_a_mistake_that_was_logged_and_survived_is_seen() -> None:
+    assert complaints_about(KeyError("k")) == {"unexpected error"}
+    assert complaints_about(broken_by(None)) == {"unexpected error"}
+    assert complaints_about(broken_by(OSError())) == set()
 
 
 class FakeLog(NamedTuple):

@@ -131,20 +131,35 @@ def test_whoever_dies_frozen_is_dead() -> None:
     run(main(), loop=loop)
 
 
-def test_something_happens_at_a_chosen_send() -> None:
-    loop = SimLoop()
-    sprung: list[int] = []
+def test_something_happens_at_a_chosen_call_to_the_network() -> None:
+    """Before and after a connect, at a send, before a close."""
 
-    async def main() -> None:
-        world = SimWorld(loop, 1)
-        await world.host("there").network.listen("", 9, lambda link: link.start(Reader()))
-        link = await world.host("here").network.connect("there", 9)
-        link.start(Reader())
-        sent = 0
-        world.wires.at_send("here", 3, lambda: sprung.append(sent))
-        for _ in range(5):
-            sent += 1
-            link.send([b"x"])
+    def sprung_at(nth: int) -> list[str]:
+        loop = SimLoop()
+        done, sprung = ["nothing"], []
 
-    run(main(), loop=loop)
-    assert sprung == [3], "once, at the third"
+        async def main() -> None:
+            world = SimWorld(loop, 1)
+            await world.host("there").network.listen("", 9, lambda link: link.start(Reader()))
+            host = world.host("here")
+            world.wires.at_call("here", nth, lambda: sprung.append(done[-1]))
+            link = await host.network.connect("there", 9)
+            done.append("connected")
+            link.start(Reader())
+            for name in ("first", "second"):
+                link.send([b"x"])
+                done.append(name)
+            link.close()
+            done.append("closed")
+
+        run(main(), loop=loop)
+        return sprung
+
+    assert [sprung_at(nth) for nth in range(1, 7)] == [
+        ["nothing"],
+        ["nothing"],
+        ["connected"],
+        ["first"],
+        ["second"],
+        [],
+    ]

@@ -23,8 +23,10 @@ FOUND_BY: dict[str, tuple[int, ...]] = {
     "overtaken request served": (62, 65, 102),
     "old generation commits in a transaction": (116, 177, 212),
     "decisions forgotten at a restart": (6, 7),
-    "acknowledged before it is durable": (1, 5, 8),
+    "acknowledged before it is durable": (1, 4, 8),
+    "gaps where no snapshot follows": (8, 33, 39),
     "failed flush forgotten at a start": (6, 602, 737),
+    "checksums not looked at": (28, 316, 682),
     "dead member never missed": (1, 2, 24),
 }
 HUNTS = bool(os.environ.get("SEMEL_SIM_HUNT"))

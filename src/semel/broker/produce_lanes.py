@@ -124,10 +124,11 @@ class ProduceLanes:
         try:
             authorise(self._authoriser, connection.principal, Operation.WRITE, ResourceType.TOPIC, lane.name)
             start_offset = log.start_offset
-            base_offset, last_offset, _, _ = partition.append_ordinary(judged)
+            base_offset = partition.append_ordinary(judged)
         except Refused as refusal:
             return lane.reply.refused(correlation_id, refusal, start_offset)
         parts = lane.reply.done(correlation_id, base_offset, start_offset)
+        last_offset = base_offset + judged[2]
         if lane.waits and last_offset >= log.high_watermark:
             committed = partition.when_committed(last_offset)
             if committed is not None:
@@ -160,6 +161,7 @@ class ProduceLanes:
         prefix = bytes(frame[:prefix_bytes])
         key = prefix[_CORRELATION_END:]
         connection.lane_bytes = prefix_bytes
+        connection.short_way = self.serve
         if key in self._lanes:
             return
         try:

@@ -66,10 +66,6 @@ class Router:
         return route
 
     def dispatch(self, connection: ServedConnection, frame: memoryview) -> Answer:
-        if connection.lane_bytes:
-            answer = self._lanes.serve(connection, frame)
-            if answer is not None:
-                return answer
         try:
             header = read_request_header(frame)
             route = self._routes.get(header.api_key) or self._route(header.api_key)
@@ -91,7 +87,9 @@ class Router:
             return None
         if isinstance(result, Committing):
             return self._committing(result, header.correlation_id, version)
-        return Later(self._finish(result, header.correlation_id, version), holds_request=True)
+        later = Later(self._finish(result, header.correlation_id, version), holds_request=True)
+        later.future.add_done_callback(lambda _: result.close())  # it never began, if the task was cancelled at once
+        return later
 
     def _unsupported_version(self, key: int, version: int, correlation_id: int) -> Answer:
         """A client that asks for versions in a version we do not know is told, in the oldest form, what we know."""

@@ -170,36 +170,41 @@ class RealLink:
                 if not self._writing:
                     self.send_kept()
                 return
-            try:
-                sent = self._send_bytes(part)  # type: ignore[arg-type]
-            except (BlockingIOError, InterruptedError):
-                sent = 0
-            except OSError as error:
-                self._end(error)
-                return
-            if sent == len(part):
-                return
-            queue.append(memoryview(part)[sent:])  # type: ignore[arg-type]
-            self.unsent_bytes = len(part) - sent
-            self._send_when_writable()
+            self._send_alone(part)
             return
         queue.extend(parts)
         self.unsent_bytes += sum(map(len, parts))
         if not self._writing:
             self.send_kept()
 
+    def _send_alone(self, part: Part) -> None:
+        """Of bytes, with nothing before them in the queue."""
+        try:
+            sent = self._send_bytes(part)  # type: ignore[arg-type]
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError as error:
+            self._end(error)
+            return
+        if sent < len(part):
+            self._queue.append(memoryview(part)[sent:])  # type: ignore[arg-type]
+            self.unsent_bytes = len(part) - sent
+            self._send_when_writable()
+
     def send_kept(self) -> None:
         """Begin with a queue that nothing is sent from yet."""
         if self._writing or not self._queue:  # it has begun, because more came, or there is no link any more
             return
-        self.unsent_bytes += self._kept_bytes
-        self._kept_bytes = 0
-        self._send_queue()
-        if self._ended is not None:
-            return
-        if self._queue:
-            self._send_when_writable()
-        elif self._closing:
+        if len(self._queue) == 1 and self._kept_bytes:
+            self._kept_bytes = 0
+            self._send_alone(self._queue.popleft())
+        else:
+            self.unsent_bytes += self._kept_bytes
+            self._kept_bytes = 0
+            self._send_queue()
+            if self._queue and self._ended is None:
+                self._send_when_writable()
+        if self._closing and not self._queue and self._ended is None:
             self._shut_down()
 
     def _send_when_writable(self) -> None:

@@ -125,15 +125,13 @@ class Log:
         read = ordinary.read(frame, self.producers.live_rows, self.end_offset, now_ms)
         if read is None or not self.segments:
             return None
-        batch, _, last_offset_delta, max_timestamp, _, _ = read
         segment = self.segments[-1]
-        last_offset = self.end_offset + last_offset_delta
-        if segment.size_bytes and self._is_full(segment, len(batch), last_offset, max_timestamp, now_ms):
+        if segment.size_bytes and self._is_full(segment, len(read[0]), self.end_offset + read[2], read[3], now_ms):
             return None
         return read
 
-    def append_ordinary(self, judged: JudgedProduce, leader_epoch: Epoch) -> Appended:
-        """As `append`, of a batch that was judged a moment ago: nothing has been appended since."""
+    def append_ordinary(self, judged: JudgedProduce, leader_epoch: Epoch) -> Offset:
+        """As `append`, of a batch that was judged a moment ago: nothing has been appended since. Its first offset."""
         batch, _, last_offset_delta, max_timestamp, producer_id, row = judged
         base_offset = self.end_offset
         segment = self.segments[-1]
@@ -144,7 +142,7 @@ class Log:
         if row is not None:
             self.producers.apply_row(producer_id, row)
         self._written(segment, leader_epoch, base_offset)
-        return Appended(base_offset, last_offset)
+        return base_offset
 
     def append_marker(
         self,

@@ -152,6 +152,8 @@ class _Loader:
                 return
         except CorruptSegment as damage:
             logger.error("%s", damage)
+        except RecordError as damage:
+            logger.error("%s: the batch that its index leads to cannot be read: %s", segment.path, damage)
         logger.warning("%s: indexes are missing or damaged, rebuilding them", segment.path)
         self._rebuild_indexes(segment, following_base)
 

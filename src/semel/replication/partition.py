@@ -11,11 +11,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from semel.config import TopicConfig
-from semel.host.api import Buffer, Clock, FileRange
-from semel.log.errors import Refused
+from semel.host.api import Arguments, Buffer, Clock, FileRange
+from semel.log.errors import BrokenLog, Refused
 from semel.log.indexes import AbortedTransaction
 from semel.log.log import Appended, Cold, Log, TimestampOffset
 from semel.log.types import Epoch, Offset, ProducerId
@@ -91,7 +92,7 @@ class Partition:
                 f"min.insync.replicas is {config.min_insync_replicas}, but 1 replica is in sync",
             )
         header = batch.header
-        appended = self._append(self.log.append(batch.batch, header, self.leader_epoch, self._clock.wall_ms()))
+        appended = self._append(self.log.append, batch.batch, header, self.leader_epoch, self._clock.wall_ms())
         if config.stamps_at_append and not appended.is_duplicate:
             appended = appended._replace(append_time_ms=header.max_timestamp)
         return appended
@@ -100,14 +101,20 @@ class Partition:
         """As `validate`, for a request that is an ordinary one; None when it is not: the long way says what it is."""
         return self.log.judge_ordinary(frame, ordinary, self._clock.wall_ms())
 
-    def append_ordinary(self, judged: JudgedProduce) -> Appended:
-        """As `append`, at once after `judge_ordinary`."""
-        return self._append(self.log.append_ordinary(judged, self.leader_epoch))
+    def append_ordinary(self, judged: JudgedProduce) -> Offset:
+        """As `append`, at once after `judge_ordinary`. Returns the first offset."""
+        try:
+            base_offset = self.log.append_ordinary(judged, self.leader_epoch)
+        except BrokenLog as broken:
+            self._on_broken(broken)
+            raise
+        self._after_append()
+        return base_offset
 
     def append_prepared(self, batch: bytearray) -> Appended:
         """Writes a batch that this node built itself."""
         now_ms = self._clock.wall_ms()
-        return self._append(self.log.append(batch, read_header(batch), self.leader_epoch, now_ms))
+        return self._append(self.log.append, batch, read_header(batch), self.leader_epoch, now_ms)
 
     def append_marker(
         self,
@@ -120,18 +127,22 @@ class Partition:
     ) -> Appended:
         """Writes the end of a transaction; raises Refused when the marker comes too late."""
         return self._append(
-            self.log.append_marker(
-                kind,
-                producer_id,
-                producer_epoch,
-                coordinator_epoch,
-                self.leader_epoch,
-                self._clock.wall_ms(),
-                bumps_epoch=bumps_epoch,
-            )
+            partial(self.log.append_marker, bumps_epoch=bumps_epoch),
+            kind,
+            producer_id,
+            producer_epoch,
+            coordinator_epoch,
+            self.leader_epoch,
+            self._clock.wall_ms(),
         )
 
-    def _append(self, appended: Appended) -> Appended:
+    def _append(self, write: Callable[[*Arguments], Appended], *arguments: *Arguments) -> Appended:
+        try:
+            appended = write(*arguments)
+        except BrokenLog as broken:
+            # Whoever asked for it, a client or a task of the node itself: the node ends.
+            self._on_broken(broken)
+            raise
         if not appended.is_duplicate:
             self._after_append()
         return appended
@@ -189,7 +200,8 @@ class Partition:
             _, future = waiting.popleft()
             if not future.done():
                 future.set_result(None)
-        self.wake_watchers()
+        if self._watchers:
+            self.wake_watchers()
 
     def when_committed(self, last_offset: Offset) -> asyncio.Future[None] | None:
         """None when everything up to `last_offset` is committed; otherwise a future of it."""
@@ -254,9 +266,8 @@ class Partition:
         self._watchers.pop(watcher, None)
 
     def wake_watchers(self) -> None:
-        if self._watchers:
-            for wake in list(self._watchers.values()):
-                wake()
+        for wake in list(self._watchers.values()):
+            wake()
 
     def offset_for_timestamp(self, timestamp_ms: int, up_to: Offset) -> TimestampOffset | None:
         found = self.log.offset_for_timestamp(timestamp_ms)

@@ -108,6 +108,11 @@ class SimDisk:
         self._faults.clear()
         self.capacity_bytes = 1 << 40
 
+    def content_of(self, path: str) -> bytes | None:
+        """What a file holds, if there is such a file: also of a disk that is dead."""
+        node = self._node(path)
+        return bytes(node.data) if isinstance(node, Content) else None
+
     def flip_bit(self, path: str, position: int, bit: int) -> None:
         self._content(path).data[position] ^= 1 << bit
 

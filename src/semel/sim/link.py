@@ -319,6 +319,8 @@ class SimLink:
 
     def close(self) -> None:
         if not self._ended:
+            self._wires.calling(self.node)
+        if not self._ended:  # still
             self.outgoing.send_end()
             self.end(None)
 

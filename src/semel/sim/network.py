@@ -35,7 +35,7 @@ class _Fuse:
 
 
 class _Trap:
-    """Something happens at one of a node's sends to come."""
+    """Something happens at one of a node's calls to come."""
 
     def __init__(self, nth: int, spring: Callable[[], None]) -> None:
         self.nth = nth
@@ -81,11 +81,12 @@ class Wires:
         """At the nth send of a node from now on it dies: `die` is called, and the node gets no further."""
         self._fuses[node] = _Fuse(nth, when, die)
 
-    def at_send(self, node: str, nth: int, spring: Callable[[], None]) -> None:
-        """At the nth send of a node from now on `spring` is called; what is sent is sent."""
+    def at_call(self, node: str, nth: int, spring: Callable[[], None]) -> None:
+        """At the nth call of a node to its network from now on `spring` is called: before and after a connect, at a
+        send, before a close."""
         self._traps[node] = _Trap(nth, spring)
 
-    def at_no_send(self) -> None:
+    def at_no_call(self) -> None:
         self._traps.clear()
 
     def disarm(self, node: str) -> None:
@@ -162,16 +163,15 @@ class Wires:
 
     def sending(self, node: str) -> Literal["before", "after"] | None:
         """Whether the node dies in this send of its."""
-        if self._traps:
-            self._count_down(node)
+        self.calling(node)
         fuse = self._fuses.get(node)
         if fuse is None:
             return None
         fuse.nth -= 1
         return fuse.when if fuse.nth <= 0 else None
 
-    def _count_down(self, node: str) -> None:
-        trap = self._traps.get(node)
+    def calling(self, node: str) -> None:
+        trap = self._traps.get(node) if self._traps else None
         if trap is not None:
             trap.nth -= 1
             if trap.nth <= 0:
@@ -280,8 +280,9 @@ class SimNetwork:
         return listener
 
     async def connect(self, host: str, port: int) -> SimLink:
-        self._check_alive()
         wires = self._wires
+        wires.calling(self._node)
+        self._check_alive()
         host = self._host(host)
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
@@ -298,6 +299,7 @@ class SimNetwork:
         wires.loop.call_soon(far.offer_to, listener.accept)
         try:
             await asyncio.sleep(wires.draw_latency_s(self._node, listener.node))
+            wires.calling(self._node)
             self._check_alive()
         except BaseException:
             near.close()

@@ -583,5 +583,5 @@ async def test_a_log_that_cannot_be_cut_back_after_a_failed_write_ends_the_node(
     node.disk.fail_at("truncate")
     with pytest.raises((ConnectionError, EOFError)):
         await client.produce("t", batch_of(b"half"))
-    assert [type(error) for error in node.broken] == [BrokenLog]
+    assert {type(error) for error in node.broken} == {BrokenLog}
     node.broken.clear()

@@ -212,3 +212,40 @@ async def test_offsets_and_records_of_a_takeover_are_aborted_together(node: Node
     await started(client, V1)
     assert await committed_offset(client, require_stable=True) == -1
     assert not [t for t in coordinator(node).transactions() if t.state.is_prepared]
+
+
+@pytest.mark.parametrize("versions", [OLD, V1], ids=["old clients", "first"])
+@simulated()
+async def test_offsets_of_the_first_generation_that_come_late_do_not_take_back_those_of_a_later_transaction(
+    node: Node, versions: Mapping[str, int]
+) -> None:
+    """They were sent, were sent once more over a new connection, and arrive in another transaction."""
+    client, producer = await ready(node, versions)
+    old, new = await node.client(), await node.client()
+    for connection in (old, new):
+        await connection.producer_id()  # a connection counts from its first request on
+    await joined(producer)
+    assert await commit_offset(producer, 7, on=old) == 0
+    assert await commit_offset(producer, 7, on=new) == 0
+    assert await producer.commit() == 0
+    await joined(producer)
+    assert await commit_offset(producer, 9, on=new) == 0
+    assert await commit_offset(producer, 7, on=old) == ErrorCode.NOT_COORDINATOR
+    assert await producer.commit() == 0
+    await asyncio.sleep(0.1)
+    assert await committed_offset(client, require_stable=True) == 9
+
+
+@simulated()
+async def test_offsets_may_go_over_an_older_connection_than_the_rest_of_the_transaction(node: Node) -> None:
+    """To the coordinator of the group, while the ends go to that of the transaction."""
+    client, producer = await ready(node, V1)
+    offsets, producer.client = producer.client, await node.client()
+    for offset in (7, 9):
+        await joined(producer)
+        assert await commit_offset(producer, offset, on=offsets) == 0
+        assert await producer.commit() == 0
+        await asyncio.sleep(0.1)
+        assert await committed_offset(client, require_stable=True) == offset
+    assert await producer.init() == 0
+    assert not coordinator(node)._offset_connections, "its epoch tells it from every instance before it"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from log_samples import batch, load, new_log, read, write
+from log_samples import NOW_MS, batch, load, new_log, read, write
 
-from semel.log.errors import CorruptSegment, Refused
+from semel.log.errors import BrokenLog, CorruptSegment, Refused
 from semel.log.log import Log
 from semel.records.batch import whole_batches
 from semel.sim.disk import SimDisk
@@ -76,6 +76,24 @@ def test_no_flipped_bit_anywhere_in_a_batch_is_served() -> None:
         assert served(log, 2 * HURT + 8) == 2 * HURT + 8, "found by the index, behind the damage"
         disk = log.disk  # type: ignore[assignment]
         disk.flip_bit(path, at + position, bit)
+
+
+@pytest.mark.parametrize("position", [16, 57])
+def test_a_batch_that_an_index_leads_to_and_that_cannot_be_read_is_told_in_words(position: int) -> None:
+    """The newest timestamp of a segment is held against its batch at a start. Its magic or its number of records is
+    damaged: where the next batch begins cannot be told for sure, and so the partition is not served, and no more."""
+    disk = SimDisk()
+    log = new_log(disk, segment_bytes=2000)
+    number = 0
+    while len(log.segments) < 2:
+        write(log, batch(b"%04d" % number * 12, timestamp_ms=NOW_MS + number))
+        number += 1
+    last = log.segments[0].locate(log.segments[1].base_offset - 1)
+    assert last is not None
+    log.close()
+    disk.flip_bit(log.segments[0].path, last.position + position, 7)
+    with pytest.raises(BrokenLog, match=f"corrupt at byte {last.position} .* the batch after it cannot be found"):
+        load(disk.after_kill(), clean=True, recovery_point=number, segment_bytes=2000)
 
 
 def test_a_large_read_ends_before_the_damage() -> None:

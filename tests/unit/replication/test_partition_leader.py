@@ -11,9 +11,10 @@ import pytest
 
 from semel.config import BrokerConfig, topic_config
 from semel.host.api import FileRange
-from semel.log.errors import Refused
+from semel.log.errors import BrokenLog, Refused
 from semel.log.recovery import load_log
 from semel.records.build import build_batch
+from semel.records.control import ControlType
 from semel.replication.partition import Partition
 from semel.sim.clock import WALL_START_MS, SimClock
 from semel.sim.disk import SimDisk
@@ -281,3 +282,23 @@ async def test_a_close_is_not_told_to_those_who_no_longer_wait() -> None:
     room.partition.abandon()
     gc.collect()
     assert complaints == []
+
+
+@simulated
+async def test_a_write_that_can_neither_be_done_nor_undone_ends_the_node_whoever_asked_for_it() -> None:
+    """A marker is written by a task of the node itself: nobody else would notice."""
+
+    def write_marker(room: Room) -> None:
+        room.partition.append_marker(ControlType.COMMIT, 1, 0, 0, bumps_epoch=False)
+
+    def write_prepared(room: Room) -> None:
+        room.partition.append_prepared(build_batch([b"b"], base_timestamp_ms=WALL_START_MS))
+
+    for write in (write_marker, write_prepared, lambda room: room.append(b"b")):
+        room = Room()
+        room.append(b"a", producer_id=1, sequence=0)
+        room.disk.fail_at("write")
+        room.disk.fail_at("truncate")
+        with pytest.raises(BrokenLog):
+            write(room)
+        assert [type(error) for error in room.broken] == [BrokenLog]

@@ -90,6 +90,7 @@ async def _join_transaction(broker: Broker, request: TxnOffsetCommitRequest, con
         settled = broker.transactions.when_settled(request.transactional_id)
         if settled is not None:
             await settled
+        broker.transactions.check_offsets(request.transactional_id, claimed, context.connection.number)
     # Looked at after every wait: the transaction may have been ended meanwhile.
     if not broker.transactions.holds(request.transactional_id, claimed, partition):
         raise Refused(

@@ -65,6 +65,8 @@ class TransactionCoordinator:
         self._endings: dict[str, asyncio.Future[None]] = {}
         # The newest connection that spoke for a producer of the first generation; see `_check_connection`.
         self._connections: dict[str, int] = {}
+        # The same for offsets, which may go over another one: to the coordinator of the group.
+        self._offset_connections: dict[str, int] = {}
         self._upkeep: list[asyncio.Task[None]] = []
 
     # -- the producer
@@ -92,7 +94,7 @@ class TransactionCoordinator:
                 await self._wait_for_end(transactional_id)
                 continue
             # From here on its epoch tells it from every instance before it.
-            self._connections.pop(transactional_id, None)
+            self._forget_connections(transactional_id)
             await shard.committed()
             return Identity(transaction.producer_id, transaction.epoch)
 
@@ -139,7 +141,7 @@ class TransactionCoordinator:
         def add() -> None:
             shard = self.shards.for_key(transactional_id)
             known = shard.state.by_id.get(transactional_id)
-            self._check_connection(known, transactional_id, claimed, connection)
+            _check_connection(self._connections, known, transactional_id, claimed, connection)
             now_ms = self._clock.wall_ms()
             after = with_partitions(known, transactional_id, claimed, partitions, client_version, now_ms)
             if after is not None:
@@ -174,21 +176,14 @@ class TransactionCoordinator:
         known = self.shards.for_key(transactional_id).state.by_id.get(transactional_id)
         return known is not None and has_timed_out(known, claimed)
 
-    def _check_connection(
-        self, known: Transaction | None, transactional_id: str, claimed: Identity, connection: int | None
-    ) -> None:
-        """A client never goes back to a connection that it has replaced. So of the requests that change a transaction
-        of the first generation, one that comes over an older connection than the newest was delayed on its way, and
-        must not touch what has begun since. (In the second generation its epoch says so; `connection` is None.)
+    def check_offsets(self, transactional_id: str, claimed: Identity, connection: int) -> None:
+        """Refuses offsets of the first generation that others, sent later, have overtaken."""
+        known = self.shards.for_key(transactional_id).state.by_id.get(transactional_id)
+        _check_connection(self._offset_connections, known, transactional_id, claimed, connection)
 
-        Only the producer itself counts here: another instance, or a made-up one, is fenced by what it claims, and
-        must not lock the real one out by coming over a newer connection."""
-        if connection is None or known is None or claimed != (known.producer_id, known.epoch):
-            return
-        newest = self._connections.get(transactional_id, connection)
-        if connection < newest:
-            raise Refused(ErrorCode.NOT_COORDINATOR, "the request was overtaken by one on a newer connection")
-        self._connections[transactional_id] = connection
+    def _forget_connections(self, transactional_id: str) -> None:
+        self._connections.pop(transactional_id, None)
+        self._offset_connections.pop(transactional_id, None)
 
     # -- its end
 
@@ -211,7 +206,7 @@ class TransactionCoordinator:
                 shard = self.shards.for_key(transactional_id)
                 if shard.state.by_id.get(transactional_id) is not known:
                     continue
-            self._check_connection(known, transactional_id, claimed, connection)
+            _check_connection(self._connections, known, transactional_id, claimed, connection)
             now_ms = self._clock.wall_ms()
             ending = ended_by_client(known, transactional_id, claimed, is_commit, second_generation, new_id, now_ms)
             if ending.prepared is not None:
@@ -296,7 +291,7 @@ class TransactionCoordinator:
             ]
             shard.append([tombstone(transactional_id) for transactional_id in expired])
             for transactional_id in expired:
-                self._connections.pop(transactional_id, None)
+                self._forget_connections(transactional_id)
 
     def transactions(self) -> list[Transaction]:
         """All transactional ids that this node coordinates. `committed` says when they may be shown."""
@@ -312,6 +307,27 @@ class TransactionCoordinator:
         await asyncio.gather(*self._upkeep, return_exceptions=True)
         await self._markers.close()
         await self.shards.close()
+
+
+def _check_connection(
+    connections: dict[str, int],
+    known: Transaction | None,
+    transactional_id: str,
+    claimed: Identity,
+    connection: int | None,
+) -> None:
+    """A client never goes back to a connection that it has replaced. So of the requests that change a transaction
+    of the first generation, one that comes over an older connection than the newest was delayed on its way, and
+    must not touch what has begun since. (In the second generation its epoch says so; `connection` is None.)
+
+    Only the producer itself counts here: another instance, or a made-up one, is fenced by what it claims, and
+    must not lock the real one out by coming over a newer connection."""
+    if connection is None or known is None or claimed != (known.producer_id, known.epoch):
+        return
+    newest = connections.get(transactional_id, connection)
+    if connection < newest:
+        raise Refused(ErrorCode.NOT_COORDINATOR, "the request was overtaken by one on a newer connection")
+    connections[transactional_id] = connection
 
 
 def _append(shard: Shard[Transactions], decided: Transaction) -> None:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from semel.client.consumer.consumer import Consumer
 from semel.client.errors import (
     AbortTransactionError,
+    CorruptRecords,
     FatalError,
     PositionError,
     RestartProducerError,
@@ -133,6 +134,14 @@ async def end(access: Access, producer: Producer, process: str, transaction: int
     return Ended(is_commit, True)
 
 
+def _try_again(consumer: Consumer, partition: TopicPartition, offset: int) -> None:
+    """From the same place: somebody may have mended it. Without a word from us the consumer leaves it alone."""
+    try:
+        consumer.seek(partition, offset)
+    except SemelError:
+        pass  # it is somebody else's by now
+
+
 async def poll(
     access: Access, consumer: Consumer, process: str, *, timeout_ms: int, max_records: int | None = None
 ) -> dict[TopicPartition, list[Message]]:
@@ -144,6 +153,8 @@ async def poll(
     except (PositionError, RetriableError) as error:
         history.end(operation, Outcome.FAIL if isinstance(error, PositionError) else Outcome.INFO, str(error))
         await asyncio.sleep(timeout_ms / 1000)
+        if isinstance(error, CorruptRecords) and error.partition is not None:
+            _try_again(consumer, error.partition, error.offset)
         return {}
     history.polled(
         operation,

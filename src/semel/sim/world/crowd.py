@@ -12,7 +12,7 @@ from semel.sim.loop import OWNER, SimLoop
 from semel.sim.workload.access import CLOSE_S, Access
 from semel.sim.workload.pipeline import Worker
 from semel.sim.workload.producers import Transactor, write_plainly
-from semel.sim.workload.readers import assigned_readers, finish_group, read_in_group
+from semel.sim.workload.readers import AssignedReader, assigned_readers, finish_group, read_in_group
 from semel.sim.workload.run import PIPING, PROTOCOLS, WRITING
 from semel.sim.workload.stage import READING, Stage
 from semel.sim.world.side_topics import SideTopics
@@ -98,6 +98,13 @@ class Crowd(Stage):
 
     def _member(self, group: str, protocol: str, over: asyncio.Event) -> Make:
         return lambda life: read_in_group(self.access, life, group, protocol, over)
+
+    def read_from_the_start(self) -> None:
+        """Somebody comes late, and wants to know all that was."""
+        name, is_committed = f"late-{len(self._readers)}", len(self._readers) % 2 == 0
+        reader = AssignedReader(self.access, name, self.topics, reads_committed=is_committed)
+        self._readers.append(reader)
+        self.start(READING, reader.run(self.reading_over))
 
     async def wind_up(self) -> None:
         """Every transaction is ended, every reader gets to the end: of the records first, then of the results."""

@@ -1,14 +1,15 @@
-"""Bits flip on the disk of a node that has stopped. What is served afterwards is what was there, or nothing."""
+"""Bits flip on the disk of a node that runs, until they are mended, or of one that has stopped. What is served is what
+was there, or nothing."""
 
 from __future__ import annotations
 
 import os
 import random as random_module
+from typing import NamedTuple
 
 from semel.broker.broker import Broker
-from semel.broker.identity import WrongDirectory
 from semel.host.api import FileRange
-from semel.log.errors import BrokenLog, CorruptSegment, Refused
+from semel.log.errors import CorruptSegment, Refused
 from semel.records.batch import check_crc, whole_batches
 from semel.records.errors import CorruptBatch, RecordError
 from semel.records.read import read_records
@@ -16,14 +17,81 @@ from semel.replication.partition import Partition
 from semel.sim.disk import SimDisk
 from semel.sim.world.afterwards import Logged, Truth, value_of
 from semel.sim.world.findings import Findings
-from semel.sim.world.node import ROOT
+from semel.sim.world.node import ROOT, SimulatedNode
+from semel.sim.world.schedule import StrikeKind
 
 FLIPS = (1, 1, 3, 10)
 FETCH_BYTES = 1 << 20
+UNCOVERED_BYTES = 16
+"""The first of a batch: its offset, its length and the epoch of the leader."""
 UNCHECKED = ".txnindex"
 """Kafka's index of aborted transactions has no checksum: what flips there is not noticed."""
-CLEAN_REFUSALS = (BrokenLog, CorruptSegment, Refused, WrongDirectory, OSError)
-"""How a node may refuse to start when its own metadata are damaged: in words, not by falling over."""
+
+
+class Flipped(NamedTuple):
+    """`content` is that of the whole file since."""
+
+    path: str
+    position: int
+    bit: int
+    content: bytes
+
+
+class Rot:
+    """Bits that have flipped and will be mended. Only in segments that are sealed and settled: of what a power cut may
+    take, a start cannot tell which it was."""
+
+    def __init__(self, node: SimulatedNode) -> None:
+        self._node = node
+        self._flipped: list[Flipped] = []
+
+    def flip(self, pick: int, share: float) -> str:
+        """Returns the path of the file, or nothing if there is none to be damaged."""
+        disk = self._node.disk
+        sealed = [
+            (topic, segment)
+            for (topic, _), log in self._node.broker.store.logs.items()
+            for segment in log.segments[:-1]
+            if log.is_settled(segment) and segment.size_bytes
+        ]
+        if not sealed:
+            return ""
+        read = [(topic, segment) for topic, segment in sealed if not topic.startswith("__")]
+        among = read if read and pick // 512 % 4 else sealed
+        _, segment = among[pick % len(among)]
+        paths = [segment.path, segment.path, segment.offset_index.path, segment.time_index.path]
+        path = paths[pick // 8 % len(paths)]
+        content = disk.read_file(path) if disk.exists(path) else b""
+        if not content:
+            path, content = segment.path, disk.read_file(segment.path)
+        position, bit = int(share * len(content)), pick // 64 % 8
+        if path == segment.path:
+            position = _covered(content, position)
+        disk.flip_bit(path, position, bit)
+        self._flipped.append(Flipped(path, position, bit, disk.read_file(path)))
+        self._node.is_rotten = True
+        return path
+
+    def mend(self) -> bool:
+        """Files that are still as they were then are mended; the others were removed or made anew. Whether there was
+        something to mend."""
+        disk, were_flipped = self._node.disk, bool(self._flipped)
+        for path, position, bit, content in reversed(self._flipped):
+            if disk.content_of(path) == content:
+                disk.flip_bit(path, position, bit)
+        self._flipped.clear()
+        self._node.is_rotten = False
+        return were_flipped
+
+
+def _covered(content: bytes, position: int) -> int:
+    """No checksum covers the offset and the epoch in front of a batch. A node holds them against the batches around
+    when it reads a segment for the first time, but not in what it has written itself."""
+    for start, header in whole_batches(content):
+        if start <= position < start + header.size_bytes:
+            within = position - start
+            return position + UNCOVERED_BYTES if within < 8 or 12 <= within < UNCOVERED_BYTES else position
+    return position
 
 
 def flip_bits(disk: SimDisk, random: random_module.Random, findings: Findings) -> None:
@@ -34,7 +102,7 @@ def flip_bits(disk: SimDisk, random: random_module.Random, findings: Findings) -
         position, bit = random.randrange(len(disk.read_file(path))), random.randrange(8)
         disk.flip_bit(path, position, bit)
         findings.note("disk", f"bit {bit} of byte {position} of {path} flips")
-    findings.saw("fault: bit flips")
+    findings.saw(f"fault: {StrikeKind.BIT_FLIP.value}")
 
 
 def _files(disk: SimDisk, directory: str) -> list[str]:

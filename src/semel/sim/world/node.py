@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from semel.broker.broker import Broker
+from semel.broker.identity import WrongDirectory
 from semel.config import BrokerConfig
-from semel.log.errors import Refused
+from semel.log.errors import BrokenLog, CorruptSegment, Refused
 from semel.sim.disk import SimDisk
 from semel.sim.host import SimWorld
 from semel.sim.loop import OWNER
@@ -21,6 +22,7 @@ from semel.sim.power import PowerLost
 from semel.sim.world.crowd import end_tasks
 from semel.sim.world.findings import Findings
 from semel.sim.world.recovered import Exactness, compare
+from semel.sim.world.watching import is_of_the_disk
 
 BROKER = "broker"
 PORT = 9092
@@ -28,6 +30,8 @@ ROOT = "/data"
 RETRY_START_S = 0.5
 START_PATIENCE_S = 60.0
 RESTART_S = 0.3
+CLEAN_REFUSALS = (BrokenLog, CorruptSegment, Refused, WrongDirectory, OSError)
+"""How a node may refuse to start when its own metadata are damaged: in words, not by falling over."""
 MACHINE_DIES = 0.3
 """How often the machine goes down with a node that ends itself."""
 
@@ -58,6 +62,8 @@ class SimulatedNode:
         self.next_death = Death(power=True, down_s=0.1)
         self.may_fail = False
         """A fault of the disk is under way: the node may stop, and may fail to start."""
+        self.is_rotten = False
+        """Bits have flipped on the disk, and are not mended yet."""
         self._config = {
             "log.dir": ROOT,
             "listeners": f"PLAINTEXT://127.0.0.1:{PORT}",
@@ -148,7 +154,7 @@ class SimulatedNode:
             return
         if error is not None:
             self.findings.note(BROKER, f"does not start: {type(error).__name__}: {error}")
-            if not (self.may_fail and isinstance(error, OSError | Refused)):
+            if not isinstance(error, CLEAN_REFUSALS if self.is_rotten else OSError | Refused) or not self.may_fail:
                 self.findings.wrong("does not start", f"{type(error).__name__}: {error}")
             self._dead = None
             self._cause = Death(False, RETRY_START_S)
@@ -235,7 +241,7 @@ class SimulatedNode:
     def _broke(self, reason: BaseException) -> None:
         """The node ends itself: nothing can be promised any more."""
         self.findings.note(BROKER, f"stops: {type(reason).__name__}: {reason}")
-        if not (self.may_fail and isinstance(reason, OSError)):
+        if not (self.may_fail and is_of_the_disk(reason)):
             self.findings.wrong("node broken", f"{type(reason).__name__}: {reason}")
         if self._random.random() < MACHINE_DIES:
             self.lose_power(RESTART_S)

@@ -7,6 +7,7 @@ keeps its numbers and its chance, and so a shorter schedule of the same seed is 
 from __future__ import annotations
 
 import random as random_module
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, NamedTuple
@@ -47,6 +48,7 @@ class StrikeKind(Enum):
     CLIENT_CRASH = "client crash"
     CLIENT_FREEZE = "client freezes"
     NODE_FREEZE = "node freezes"
+    BIT_FLIP = "bits flip"
 
 
 NEEDS_PROXY = frozenset(
@@ -74,6 +76,10 @@ SLEEPING_SHARE = 0.05
 """Of the runs in which a worker of a pipeline sleeps past its session in the middle of a transaction."""
 UNWRITTEN_SHARE = 0.04
 """Of the runs in which the power goes off some time after a flush has failed."""
+UNSETTLED_SHARE = 0.04
+"""Of the runs in which segments are compacted as soon as they may be, while the disk takes its time and loses power."""
+ROTTING_SHARE = 0.05
+"""Of the runs in which bits flip in old segments, and are mended later."""
 GROUP_PATIENCE_S = 330.0
 """An answer to JoinGroup that a half-open connection has swallowed is waited for as long as a member may take to come
 back: `max.poll.interval.ms`, five minutes."""
@@ -160,11 +166,11 @@ def drawn(seed: int) -> Schedule:
     )
     aimed = random_module.Random(f"{seed}/aimed")
     roll = aimed.random()
-    if roll < OVERTAKING_SHARE:
-        return _overtaking(schedule, aimed)
-    if roll < OVERTAKING_SHARE + SLEEPING_SHARE:
-        return _sleeping(schedule, aimed)
-    return _unwritten(schedule, aimed) if roll < OVERTAKING_SHARE + SLEEPING_SHARE + UNWRITTEN_SHARE else schedule
+    for share, aim in AIMS:
+        if roll < share:
+            return aim(schedule, aimed)
+        roll -= share
+    return schedule
 
 
 def _overtaking(schedule: Schedule, random: random_module.Random) -> Schedule:
@@ -201,6 +207,62 @@ def _unwritten(schedule: Schedule, random: random_module.Random) -> Schedule:
     ]
     usual = schedule.shortened(seconds).strikes[: random.choice([0, 1])]
     return replace(schedule, seconds=seconds, strikes=_with(usual, strikes, random))
+
+
+def _unsettled(schedule: Schedule, random: random_module.Random) -> Schedule:
+    """New segments come faster than they are made safe to trust, and what may be compacted is compacted at once."""
+    busy = {
+        **dict.fromkeys(CLIENTS, 0),
+        "transactors": random.choice([0, 1]),
+        "pipeline_workers": random.choice([0, 1]),
+    }
+    seconds = round(random.uniform(1.0, 2.5), 2)
+    settings = {
+        **schedule.settings,
+        "transaction.state.log.segment.bytes": "300",
+        "offsets.topic.segment.bytes": "300",
+        "log.cleaner.backoff.ms": "50",
+        "log.cleaner.min.cleanable.ratio": "0",
+    }
+    # Slow enough that much happens before a segment is safe, and not so slow that nothing happens at all.
+    slow = Strike(0, StrikeKind.SLOW_DISK, 0.02, seconds, random.uniform(0.02, 0.12), 0)
+    cuts = [
+        (
+            round(random.uniform(0.2, seconds), 3),
+            random.choice([StrikeKind.POWER_CUT, StrikeKind.POWER_CUT_AT_CALL]),
+            0.02,
+        )
+        for _ in range(random.choice([2, 4, 6]))
+    ]
+    load = replace(schedule.load, pause_s=(0.0, 0.02), **busy)
+    strikes = _with((slow,), cuts, random)
+    return replace(schedule, seconds=seconds, load=load, settings=settings, has_keys=True, strikes=strikes)
+
+
+def _rotting(schedule: Schedule, random: random_module.Random) -> Schedule:
+    """Somebody reads from the start meanwhile, and sometimes the node starts while the bits are wrong."""
+    seconds = round(random.uniform(1.0, 2.0), 2)
+    small = random.choice(["400", "2500"])
+    settings = {**schedule.settings, "log.segment.bytes": small, "offsets.topic.segment.bytes": small}
+    strikes = [
+        (round(random.uniform(0.3, seconds), 3), StrikeKind.BIT_FLIP, random.choice([0.2, seconds]))
+        for _ in range(random.choice([1, 2, 4]))
+    ]
+    deaths = [StrikeKind.KILL, StrikeKind.POWER_CUT, StrikeKind.RESTART]
+    for _ in range(random.choice([0, 1, 2])):
+        strikes.append((round(random.uniform(0.3, seconds), 3), random.choice(deaths), 0.05))
+    usual = schedule.shortened(seconds).strikes[: random.choice([0, 0, 2])]
+    load = replace(schedule.load, pause_s=(0.0, 0.2))
+    return replace(schedule, seconds=seconds, load=load, settings=settings, strikes=_with(usual, strikes, random))
+
+
+AIMS: tuple[tuple[float, Callable[[Schedule, random_module.Random], Schedule]], ...] = (
+    (OVERTAKING_SHARE, _overtaking),
+    (SLEEPING_SHARE, _sleeping),
+    (UNWRITTEN_SHARE, _unwritten),
+    (UNSETTLED_SHARE, _unsettled),
+    (ROTTING_SHARE, _rotting),
+)
 
 
 def _with(
@@ -262,7 +324,8 @@ def _settings(random: random_module.Random) -> dict[str, str]:
 
 def _strikes(random: random_module.Random, seconds: float, is_proxied: bool) -> tuple[Strike, ...]:
     """A few kinds, several strikes of them: what has to come together to break something is often of one kind."""
-    others = [kind for kind in StrikeKind if kind not in DEATHS and kind not in NEEDS_PROXY]
+    apart = (*DEATHS, *NEEDS_PROXY, StrikeKind.BIT_FLIP)
+    others = [kind for kind in StrikeKind if kind not in apart]
     kinds = random.sample(others, random.randint(1, 4))
     if is_proxied:
         kinds += random.sample(sorted(NEEDS_PROXY, key=lambda kind: kind.value), random.randint(1, 3))

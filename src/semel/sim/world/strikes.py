@@ -7,12 +7,12 @@ import contextvars
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from semel.sim.attack.fault_policy import Blow, Fault, Passing
-from semel.sim.attack.weather import CHANGING, Weather
 from semel.sim.clock import SimClock
 from semel.sim.disk import Kind, When
 from semel.sim.host import SimWorld
 from semel.sim.world.crowd import Crowd, Machines
+from semel.sim.world.decay import Rot
+from semel.sim.world.doubling_weather import DoublingWeather
 from semel.sim.world.findings import Findings
 from semel.sim.world.node import BROKER, Death, SimulatedNode
 from semel.sim.world.schedule import Strike, StrikeKind
@@ -33,36 +33,8 @@ SLOW_LATENCY_MS = (5.0, 400.0)
 USUAL_FLUSH_MS = (0.1, 2.0)
 SLOW_FLUSH_MS = (1.0, 300.0)
 COLD_CHANCE = 0.7
-LATE_S = (0.03, 0.06, 0.1, 0.3, 0.8)
-"""Some longer than it takes a client to connect, to ask again and to go on."""
-LATE_WEIGHTS = {"EndTxn": 3.0, "Produce": 0.5}
-"""One Produce of many is enough to be in the way of its transaction; an end is there once."""
 WORKERS_FIRST = 0.8
-SENDS_OF_CLIENT = 12
-
-
-class DoublingWeather(Weather):
-    """Requests that may come twice also do, if asked for; and some come late, when the client has asked again."""
-
-    duplicate_chance = 0.0
-    late_chance = 0.0
-
-    def calm(self) -> None:
-        super().calm()
-        self.duplicate_chance = 0.0
-        self.late_chance = 0.0
-
-    def blow_for(self, request: Passing) -> Blow | None:
-        blow = super().blow_for(request)
-        if blow is not None or request.name not in CHANGING:
-            return blow
-        if self.late_chance and self._random.random() < self.late_chance * LATE_WEIGHTS.get(request.name, 1.0):
-            self.dealt[Fault.LATE_REQUEST] += 1
-            return Blow(Fault.LATE_REQUEST, self._random.choice(LATE_S) * self._random.uniform(0.5, 1.5))
-        if self.duplicate_chance and self._random.random() < self.duplicate_chance:
-            self.dealt[Fault.DUPLICATE] += 1
-            return Blow(Fault.DUPLICATE)
-        return None
+CALLS_OF_CLIENT = 12
 
 
 class Strikes:
@@ -84,6 +56,7 @@ class Strikes:
         self._lasting: list[asyncio.Task[None]] = []
         self._restarts: list[asyncio.Task[None]] = []
         self._frozen: set[str] = set()
+        self._rot = Rot(node)
         self.crowd: Crowd | None = None
         """To be set before it runs."""
         self._deal: dict[StrikeKind, Callable[[Strike], None]] = {
@@ -117,6 +90,7 @@ class Strikes:
             StrikeKind.CLIENT_CRASH: self._crash_client,
             StrikeKind.CLIENT_FREEZE: self._freeze_client,
             StrikeKind.NODE_FREEZE: self._freeze_node,
+            StrikeKind.BIT_FLIP: self._flip_bit,
         }
 
     async def run(self) -> None:
@@ -131,13 +105,14 @@ class Strikes:
             task.cancel()
         await asyncio.gather(*self._lasting, return_exceptions=True)
         self._lasting.clear()
-        self._world.wires.at_no_send()
+        self._world.wires.at_no_call()
         for owner in sorted(self._frozen):
             self._thaw(owner)
         for weather in self._weathers:
             weather.calm()
         self._mend_network()
         self._mend_disk()
+        self._mend_bits()
         self._node.disk.crash_at(0)
         self._world.wires.disarm(BROKER)
         await asyncio.gather(*self._restarts)
@@ -286,9 +261,31 @@ class Strikes:
         possible = kinds[strike.kind]
         kind = possible[0] if strike.share < 0.7 else possible[strike.pick % len(possible)]
         nth, times = 1 + strike.pick % 20, 1 + strike.pick // 20 % 4
-        self._tell(strike, f"the disk fails at {kind} {nth} from now, {times} times")
         self._node.may_fail = True
-        self._node.disk.fail_at(kind, nth, times=times)
+        if kind == "truncate":
+            # Something is cut back after a write that has failed, and hardly ever else.
+            self._tell(strike, f"the disk fails at write {nth} from now, {times} times, and at what is cut back then")
+            self._node.disk.fail_at("write", nth, times=times)
+            self._node.disk.fail_at("truncate", times=times)
+        else:
+            self._tell(strike, f"the disk fails at {kind} {nth} from now, {times} times")
+            self._node.disk.fail_at(kind, nth, times=times)
+
+    def _flip_bit(self, strike: Strike) -> None:
+        """And somebody reads it."""
+        assert self.crowd is not None
+        path = self._rot.flip(strike.pick, strike.share) if self._node.is_up else ""
+        if path:
+            self._tell(strike, f"a bit of {path} flips, for {strike.length_s:.2f} s")
+            self._node.may_fail = True
+            self.crowd.read_from_the_start()
+            self._afterwards(strike, self._mend_bits)
+
+    def _mend_bits(self) -> None:
+        """A node that has put something aside takes it up again at its next start."""
+        if self._rot.mend() and self._node.is_up:
+            self._findings.note(WHO, "the bits are mended, and the node is started again")
+            self._node.kill(0.0)
 
     def _slow_disk(self, strike: Strike) -> None:
         self._tell(strike, f"the disk is slow for {strike.length_s:.2f} s")
@@ -334,7 +331,7 @@ class Strikes:
         assert self.crowd is not None
         if self.crowd.mortals:
             client = self.crowd.mortals[strike.pick % len(self.crowd.mortals)]
-            self._at_send_or_now(client, strike, "dies", lambda: self._end_client(client, strike))
+            self._at_call_or_now(client, strike, "dies", lambda: self._end_client(client, strike))
 
     def _end_client(self, client: str, strike: Strike) -> None:
         assert self.crowd is not None
@@ -342,18 +339,18 @@ class Strikes:
             self._tell(strike, f"{client} dies")
             self.crowd.kill(client)
 
-    def _at_send_or_now(self, client: str, strike: Strike, what: str, act: Callable[[], None]) -> None:
-        """At once, or at one of its next sends: in the middle of a transaction, say."""
+    def _at_call_or_now(self, client: str, strike: Strike, what: str, act: Callable[[], None]) -> None:
+        """At once, or around one of its next calls to the network: in the middle of a transaction, say."""
         assert self.crowd is not None
         # A worker's producer has its machine from before its consumer's.
         machines = self.crowd.machines_of(client)[-2:]
         if not machines or strike.pick // 64 % 4 == 0:
             act()
             return
-        nth, ours = 1 + strike.pick // 8 % SENDS_OF_CLIENT, contextvars.copy_context()
-        self._findings.note(WHO, f"{strike.number}: {client} {what} at send {nth} of {machines[0]} from now")
+        nth, ours = 1 + strike.pick // 8 % CALLS_OF_CLIENT, contextvars.copy_context()
+        self._findings.note(WHO, f"{strike.number}: {client} {what} at call {nth} of {machines[0]} from now")
         # Not in the client's own context: what is started then would be its own.
-        self._world.wires.at_send(machines[0], nth, lambda: ours.run(act))
+        self._world.wires.at_call(machines[0], nth, lambda: ours.run(act))
 
     def _freeze_client(self, strike: Strike) -> None:
         """Workers of pipelines first."""
@@ -365,7 +362,7 @@ class Strikes:
             return
         client = among[strike.pick % len(among)]
         owner = self.crowd.owner_of(client)
-        self._at_send_or_now(client, strike, "freezes", lambda: self._freeze(owner, strike, client))
+        self._at_call_or_now(client, strike, "freezes", lambda: self._freeze(owner, strike, client))
 
     def _freeze_node(self, strike: Strike) -> None:
         if self._node.is_up:

@@ -17,6 +17,7 @@ from semel.coordinator.group.classic_states import ClassicState, next_state
 from semel.coordinator.group.consumer_group import ConsumerGroup
 from semel.coordinator.txn import decisions
 from semel.coordinator.txn.state import TransactionState, moved
+from semel.log.errors import BrokenLog
 from semel.log.types import ProducerId
 from semel.replication.partition import Partition
 from semel.sim.power import PowerLost
@@ -26,6 +27,12 @@ LOOK_S = 0.05
 WAITING_MAX = 300
 """Who waits in one partition, of the few clients of a run."""
 TASKS_MAX = 600
+
+
+def is_of_the_disk(error: BaseException | None) -> bool:
+    """Whether the disk has refused something, and so the node may end itself: once, or in a write that could not be
+    undone either. A log that is broken for another reason is the node's own mistake."""
+    return isinstance(error, OSError) or (isinstance(error, BrokenLog) and isinstance(error.__cause__, OSError))
 
 
 class Watch:
@@ -91,12 +98,8 @@ class Complaints(logging.Handler):
         self._findings = findings
 
     def emit(self, record: logging.LogRecord) -> None:
-        if (
-            record.exc_info
-            and record.exc_info[1] is not None
-            and not isinstance(record.exc_info[1], PowerLost | OSError)
-        ):
-            error = record.exc_info[1]
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not isinstance(error, PowerLost) and not is_of_the_disk(error):
             self._findings.wrong("unexpected error", f"{record.getMessage()}: {type(error).__name__}: {error}")
 
 

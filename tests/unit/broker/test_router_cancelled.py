@@ -1,0 +1,37 @@
+"""A request whose connection is gone before its handler has begun."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import warnings
+from typing import Any, cast
+
+from broker_harness import Node, simulated
+
+from semel.broker.authoriser import AllowAll
+from semel.broker.router import Router
+from semel.rpc.served import Later
+from semel.wire.frame import request_bytes
+from semel.wire.spec.init_producer_id import InitProducerIdRequest
+
+LENGTH_BYTES = 4
+
+
+class Connection:
+    lane_bytes = 0
+
+
+@simulated()
+async def test_a_request_that_is_cancelled_before_it_began_leaves_nothing_behind(node: Node) -> None:
+    router = Router(node.broker, AllowAll())
+    frame = request_bytes(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000), 4, 1, "raw")
+    later = router.dispatch(cast(Any, Connection()), memoryview(frame)[LENGTH_BYTES:])
+    assert isinstance(later, Later)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        later.future.cancel()
+        await asyncio.wait([later.future])
+        del later
+        gc.collect()
+    assert [str(warning.message) for warning in told] == []
