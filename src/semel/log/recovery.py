@@ -113,6 +113,7 @@ class _Loader:
         self.now_ms = now_ms
         self.done = done
         self.producers = Producers()
+        self._damaged: set[str] = set()
 
     def load(self, was_clean: bool) -> None:
         trusted = self._count_trusted(was_clean)
@@ -191,7 +192,8 @@ class _Loader:
         return read_header(segment.file.read_at(found.position, HEADER_BYTES)).max_timestamp == timestamp_ms
 
     def _rebuild_indexes(self, segment: Segment, following_base: Offset | None) -> None:
-        """Reads a trusted segment. Damage is reported and stepped over: its bytes stay, and are never served."""
+        """Reads a trusted segment. Damage is reported and stepped over: its bytes stay, and are never served. What was
+        made of a damaged segment is for this run only: the next one may find it mended."""
         segment.reset_for_scan()
         limit = segment.base_offset + MAX_RELATIVE_OFFSET + 1 if following_base is None else following_base
         for position, header, _ in self._batches_over_damage(segment):
@@ -199,10 +201,12 @@ class _Loader:
                 segment.note_batch(header, position, self.config.index_interval_bytes)
             else:
                 logger.error("%s", CorruptSegment(segment.path, position, header.base_offset, "its offsets are wrong"))
+                self._damaged.add(segment.path)
         if following_base is not None:
             segment.next_offset = following_base
-            segment.seal()
-            segment.flush_now()
+            if segment.path not in self._damaged:
+                segment.seal()
+                segment.flush_now()
 
     def _batches_over_damage(self, segment: Segment) -> list[tuple[int, BatchHeader, ControlMarker | None]]:
         found: list[tuple[int, BatchHeader, ControlMarker | None]] = []
@@ -215,6 +219,7 @@ class _Loader:
                 break
             except CorruptSegment as damage:
                 logger.error("%s", damage)
+                self._damaged.add(segment.path)
                 damaged = self._header_at(segment, damage.position)
                 if damaged is None:
                     raise BrokenLog(f"{damage}: and the batch after it cannot be found") from damage

@@ -53,6 +53,8 @@ class LogStore:
         self._upkeep: dict[TopicPartition, asyncio.Lock] = {}
         self._recovery_points: dict[TopicPartition, Offset] = {}
         self._log_starts: dict[TopicPartition, Offset] = {}
+        # Where logs will begin as soon as that is durable.
+        self._coming_starts: dict[TopicPartition, Offset] = {}
         self._cleaner_offsets: dict[TopicPartition, Offset] = {}
         self._uncleanable: set[TopicPartition] = set()
         # Forgotten, but the checkpoints on disk still name them: another log of that name must not inherit.
@@ -172,7 +174,7 @@ class LogStore:
             self._start(self._remove_tree(self._renamed(directory, _DELETED_SUFFIX)))
 
     def _forget(self, key: TopicPartition) -> None:
-        for offsets in (self._recovery_points, self._log_starts, self._cleaner_offsets):
+        for offsets in (self._recovery_points, self._log_starts, self._coming_starts, self._cleaner_offsets):
             if offsets.pop(key, None) is not None:
                 self._stale.add(key)
         self._upkeep.pop(key, None)
@@ -249,8 +251,6 @@ class LogStore:
         for key, log in self.logs.items():
             if log.segments:
                 self._recovery_points[key] = log.flushed_offset
-            if log.start_offset:
-                self._log_starts[key] = log.start_offset
         await self.host.disk.replace_file(f"{self.root}/{RECOVERY_POINTS}", encode_checkpoint(self._recovery_points))
         await self.checkpoint_starts()
 
@@ -266,8 +266,9 @@ class LogStore:
     async def checkpoint_starts(self) -> None:
         """Where each log begins: written before DeleteRecords is answered, so that what is gone stays gone."""
         for key, log in self.logs.items():
-            if log.start_offset:
-                self._log_starts[key] = log.start_offset
+            start_offset = max(log.start_offset, self._coming_starts.get(key, 0))
+            if start_offset:
+                self._log_starts[key] = start_offset
         await self.host.disk.replace_file(f"{self.root}/{LOG_STARTS}", encode_checkpoint(self._log_starts))
 
     async def apply_retention(self) -> None:
@@ -275,10 +276,10 @@ class LogStore:
         for key, log in list(self.logs.items()):
             async with self._upkeep_lock(key):
                 with self._unless_removed(key, log):
-                    await self._retain(log, now_ms)
+                    await self._retain(key, log, now_ms)
             await asyncio.sleep(0)
 
-    async def _retain(self, log: Log, now_ms: int) -> None:
+    async def _retain(self, key: TopicPartition, log: Log, now_ms: int) -> None:
         if log.is_closed:
             return
         if wants_roll(log, now_ms):
@@ -290,12 +291,16 @@ class LogStore:
         if expired:
             start_offset = log.segments[len(expired)].base_offset
             logger.info("%s: removing %d segments up to offset %d", log.directory, len(expired), start_offset)
-            log.advance_start(start_offset)
-            # Durable first: a power loss may undo the removal of one file and not of the next, and the data of an
-            # aborted transaction without its marker would read as committed.
-            await self.checkpoint_starts()
-            if not log.is_closed:
-                log.remove_segments(expired)
+            # Durable first: whoever was told where the log begins is not told less after a crash. And a power loss may
+            # undo the removal of one file and not of the next, and the data of an aborted transaction without its
+            # marker would read as committed.
+            self._coming_starts[key] = start_offset
+            try:
+                await self.checkpoint_starts()
+                if not log.is_closed:
+                    log.remove_segments(expired)
+            finally:
+                self._coming_starts.pop(key, None)
 
     async def compact_one(self) -> None:
         """Compacts the dirtiest log, if one is dirty enough."""

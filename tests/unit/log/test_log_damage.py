@@ -96,6 +96,30 @@ def test_a_batch_that_an_index_leads_to_and_that_cannot_be_read_is_told_in_words
         load(disk.after_kill(), clean=True, recovery_point=number, segment_bytes=2000)
 
 
+def test_an_index_that_was_made_of_a_damaged_segment_is_forgotten_when_the_segment_is_mended() -> None:
+    disk = SimDisk()
+    log = new_log(disk, segment_bytes=2000)
+    number = 0
+    while len(log.segments) < 2:
+        write(log, batch(b"%04d" % number * 12, timestamp_ms=NOW_MS + number))
+        number += 1
+    path, newest = log.segments[0].path, log.segments[1].base_offset - 1
+    last = log.segments[0].locate(newest)
+    assert last is not None
+    log.close()
+    last_offset_delta_end = last.position + 26
+    disk.flip_bit(path, last_offset_delta_end, 7)
+    damaged = load(disk.after_kill(), clean=True, recovery_point=number, segment_bytes=2000)[0]
+    assert damaged.segments[0].max_timestamp_ms < NOW_MS + newest
+    damaged.close()
+    mended = damaged.disk.after_kill()
+    mended.flip_bit(path, last_offset_delta_end, 7)
+    again = load(mended, clean=True, recovery_point=number, segment_bytes=2000)[0]
+    found = again.offset_for_timestamp(NOW_MS + newest)
+    assert found is not None
+    assert found.offset == newest
+
+
 def test_a_large_read_ends_before_the_damage() -> None:
     disk, places = stopped_disk()
     path, at, _ = places[2 * HURT]

@@ -12,7 +12,7 @@ from log_samples import batch, batches_from, mark, offsets_from, settings, write
 
 from semel.config import BrokerConfig
 from semel.host.api import AlreadyLocked, Host
-from semel.log.checkpoints import read_checkpoint
+from semel.log.checkpoints import LOG_STARTS, read_checkpoint
 from semel.log.errors import BrokenLog
 from semel.log.log import Log
 from semel.log.store import LogStore
@@ -217,6 +217,35 @@ def test_without_any_checkpoint_a_log_still_begins_where_its_first_segment_does(
         again.open()
         log = again.load()
         assert (log.start_offset, log.end_offset) == (10, 13)
+
+    simulated(work())
+
+
+def test_a_log_never_begins_earlier_after_a_kill_than_it_was_seen_to_begin() -> None:
+    async def killed_after(turns: int) -> bool:
+        """Whether retention was over by then."""
+        stand = Stand(SimDisk())
+        stand.open()
+        log = stand.load(segment_bytes=300, retention_bytes=600)
+        stand.fill(log, 20)
+        await stand.commit(log)
+        upkeep = asyncio.gather(stand.store.apply_retention(), stand.store.checkpoint())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        seen, is_over = log.start_offset, upkeep.done()
+        again = Stand(stand.disk.after_kill())
+        noted = read_checkpoint(again.disk, f"{ROOT}/{LOG_STARTS}").get(("events", 0), 0)
+        assert noted >= seen, "the names of segments that are gone may come back, and so a name proves nothing"
+        again.open()
+        assert again.load(segment_bytes=300).start_offset >= seen
+        await asyncio.gather(upkeep, return_exceptions=True)
+        return is_over and seen > 0
+
+    async def work() -> None:
+        turns = 0
+        while not await killed_after(turns):
+            turns += 1
+        assert turns > 5
 
     simulated(work())
 
