@@ -61,14 +61,15 @@ class Rot:
         _, segment = among[pick % len(among)]
         paths = [segment.path, segment.path, segment.offset_index.path, segment.time_index.path]
         path = paths[pick // 8 % len(paths)]
-        content = disk.read_file(path) if disk.exists(path) else b""
+        content = disk.content_of(path)
         if not content:
-            path, content = segment.path, disk.read_file(segment.path)
+            path, content = segment.path, disk.content_of(segment.path)
+        assert content
         position, bit = int(share * len(content)), pick // 64 % 8
         if path == segment.path:
             position = _covered(content, position)
         disk.flip_bit(path, position, bit)
-        self._flipped.append(Flipped(path, position, bit, disk.read_file(path)))
+        self._flipped.append(Flipped(path, position, bit, disk.content_of(path) or b""))
         self._node.is_rotten = True
         return path
 
