@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,11 +70,14 @@ class History:
     log: Log | None = None
     flushed_offset: int = 0
     start_offset: int = 0
+    """Where it begins, or is about to: retention makes that durable before it tells anybody."""
+    coming_starts: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
     def promise(self) -> None:
         if self.log is not None:
             self.flushed_offset = max(self.flushed_offset, self.log.flushed_offset)
-            self.start_offset = max(self.start_offset, self.log.start_offset)
+            coming = self.coming_starts.get((self.topic, 0), 0)
+            self.start_offset = max(self.start_offset, self.log.start_offset, coming)
 
 
 @dataclass
@@ -114,6 +118,7 @@ class Node:
         self.store.open()
         for topic, history in self.histories.items():
             history.log = None
+            history.coming_starts = self.store._coming_starts
             history.log = self.store.load(topic, 0, TOPIC_IDS[topic], CONFIGS[topic])
 
     def append(self, topic: str, batch: bytearray, leader_epoch: int) -> Appended:

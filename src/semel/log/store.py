@@ -53,6 +53,7 @@ class LogStore:
         self._upkeep: dict[TopicPartition, asyncio.Lock] = {}
         self._recovery_points: dict[TopicPartition, Offset] = {}
         self._log_starts: dict[TopicPartition, Offset] = {}
+        self._settling: set[Log] = set()
         # Where logs will begin as soon as that is durable.
         self._coming_starts: dict[TopicPartition, Offset] = {}
         self._cleaner_offsets: dict[TopicPartition, Offset] = {}
@@ -118,7 +119,7 @@ class LogStore:
         self._report(key, recovered)
         self._unrecovered.discard(f"{topic}-{partition}")
         log.identity = identity
-        log.on_roll = lambda _: self._start(self._settle(key))
+        log.on_roll = lambda log: self._settle_soon(key, log)
         self.logs[key] = log
         return log
 
@@ -228,14 +229,21 @@ class LogStore:
     def _upkeep_lock(self, key: TopicPartition) -> asyncio.Lock:
         return self._upkeep.setdefault(key, asyncio.Lock())
 
-    async def _settle(self, key: TopicPartition) -> None:
-        log = self.logs.get(key)
-        if log is None:
-            return
-        async with self._upkeep_lock(key):
-            with self._unless_removed(key, log):
-                if not log.is_closed and log.needs_settling:
-                    await log.settle()
+    def _settle_soon(self, key: TopicPartition, log: Log) -> None:
+        """One task for a log, however quickly its segments fill."""
+        if log not in self._settling:
+            self._settling.add(log)
+            self._start(self._settle(key, log))
+
+    async def _settle(self, key: TopicPartition, log: Log) -> None:
+        try:
+            while not log.is_closed and log.needs_settling:
+                async with self._upkeep_lock(key):  # others have their turn in between
+                    with self._unless_removed(key, log):
+                        if not log.is_closed and log.needs_settling:
+                            await log.settle()
+        finally:
+            self._settling.discard(log)
 
     @contextmanager
     def _unless_removed(self, key: TopicPartition, log: Log) -> Iterator[None]:
@@ -295,12 +303,10 @@ class LogStore:
             # undo the removal of one file and not of the next, and the data of an aborted transaction without its
             # marker would read as committed.
             self._coming_starts[key] = start_offset
-            try:
-                await self.checkpoint_starts()
-                if not log.is_closed:
-                    log.remove_segments(expired)
-            finally:
-                self._coming_starts.pop(key, None)
+            await self.checkpoint_starts()
+            self._coming_starts.pop(key, None)
+            if not log.is_closed:
+                log.remove_segments(expired)
 
     async def compact_one(self) -> None:
         """Compacts the dirtiest log, if one is dirty enough."""

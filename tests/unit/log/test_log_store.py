@@ -250,6 +250,47 @@ def test_a_log_never_begins_earlier_after_a_kill_than_it_was_seen_to_begin() -> 
     simulated(work())
 
 
+def test_segments_that_fill_faster_than_the_disk_flushes_are_settled_by_one_task() -> None:
+    async def work() -> None:
+        stand = Stand(SimDisk())
+        stand.open()
+        log = stand.load(segment_bytes=100)
+        for round_ in range(3):
+            for number in range(20):
+                stand.fill(log, 1, first=20 * round_ + number)
+                await asyncio.sleep(0)
+                assert len(stand.store._tasks) == log.needs_settling
+            assert log.needs_settling
+            await asyncio.sleep(60)
+            assert not log.needs_settling
+            assert not stand.store._tasks
+
+    simulated(work())
+
+
+def test_retention_has_its_turn_while_segments_fill_faster_than_the_disk_flushes() -> None:
+    async def work() -> None:
+        stand = Stand(SimDisk(flush_latency_ms=(0.5, 1.0)))
+        stand.open()
+        log = stand.load(segment_bytes=100, retention_bytes=1000)
+
+        async def fill() -> None:
+            for number in range(1000):
+                stand.fill(log, 1, first=number)
+                log.high_watermark = log.end_offset
+                await asyncio.sleep(0.003)
+
+        filling = asyncio.ensure_future(fill())
+        await asyncio.sleep(0.05)
+        assert log.needs_settling
+        await asyncio.wait_for(stand.store.apply_retention(), 1)
+        assert log.start_offset > 0
+        filling.cancel()
+        await asyncio.gather(filling, return_exceptions=True)
+
+    simulated(work())
+
+
 def test_retention_removes_expired_segments_also_the_active_one_and_keeps_producers() -> None:
     async def work() -> None:
         stand = Stand(SimDisk())
