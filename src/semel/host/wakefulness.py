@@ -3,7 +3,7 @@ than to serve one.
 
 Only while requests come one after the other in short gaps, as from a client that waits for each answer; and not while a
 peer has to read before anything can go on. Others are served meanwhile: the loop turns, and gives way to any process
-that wants the core. A loop that stays awake for a gap uses less of the core than one that is woken after it.
+that wants the core. To be woken costs the core as much as a gap of some 30 us; to stay awake costs little or nothing.
 """
 
 from __future__ import annotations

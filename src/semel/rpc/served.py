@@ -112,7 +112,7 @@ class ServedConnection:
             return
         buffer = self._server.shared_buffer
         is_ready = self.is_open and not self._held and not self._paused_for
-        if self.short_way is not None and is_ready and count > _SMALLEST_FRAME_BYTES:
+        if self.short_way is not None and is_ready and count >= 4 + _SMALLEST_FRAME_BYTES:
             (length,) = _LENGTH.unpack_from(buffer)
             if length == count - 4 and length <= self._server.limits.frame_bytes:
                 self._serve(buffer[4:count], 0)
