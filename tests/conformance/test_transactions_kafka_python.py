@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from typing import Any
 
 import pytest
@@ -45,17 +46,21 @@ def transaction(made: KafkaProducer, topic: str, values: list[bytes], *, commit:
         made.abort_transaction()
 
 
-def read(broker: RealBroker, topic: str, isolation: str, timeout_ms: int = 1500) -> list[bytes]:
-    consumer = KafkaConsumer(
-        bootstrap_servers=broker.address,
-        isolation_level=isolation,
-        auto_offset_reset="earliest",
-        consumer_timeout_ms=timeout_ms,
-    )
+def read(broker: RealBroker, topic: str, isolation: str, count: int) -> list[bytes]:
+    """As many values as are expected, and what comes after them within a second."""
+    consumer = KafkaConsumer(bootstrap_servers=broker.address, isolation_level=isolation, auto_offset_reset="earliest")
     consumer.assign([TopicPartition(topic, 0)])
-    values = [record.value for record in consumer]
+    values: list[bytes] = []
+    deadline_s = time.monotonic() + WAIT_S
+    while len(values) < count and time.monotonic() < deadline_s:
+        values += polled(consumer, 2000)
+    values += polled(consumer, 1000)
     consumer.close()
     return values
+
+
+def polled(consumer: KafkaConsumer, timeout_ms: int) -> list[bytes]:
+    return [record.value for records in consumer.poll(timeout_ms).values() for record in records]
 
 
 def test_what_is_committed_is_read_and_what_is_aborted_is_not(broker: RealBroker) -> None:
@@ -64,8 +69,8 @@ def test_what_is_committed_is_read_and_what_is_aborted_is_not(broker: RealBroker
     transaction(made, topic, [b"a", b"b"], commit=True)
     transaction(made, topic, [b"c"], commit=False)
     transaction(made, topic, [b"d"], commit=True)
-    assert read(broker, topic, "read_committed") == [b"a", b"b", b"d"]
-    assert read(broker, topic, "read_uncommitted") == [b"a", b"b", b"c", b"d"]
+    assert read(broker, topic, "read_committed", 3) == [b"a", b"b", b"d"]
+    assert read(broker, topic, "read_uncommitted", 4) == [b"a", b"b", b"c", b"d"]
     made.close()
 
 
@@ -79,7 +84,7 @@ def test_a_zombie_is_fenced_and_its_open_transaction_aborted(broker: RealBroker)
     transaction(made, topic, [b"mine"], commit=True)
     with pytest.raises((ProducerFencedError, InvalidProducerEpochError)):
         zombie.commit_transaction()
-    assert read(broker, topic, "read_committed") == [b"mine"]
+    assert read(broker, topic, "read_committed", 1) == [b"mine"]
     made.close()
     try:
         zombie.close(0)
@@ -126,4 +131,4 @@ def test_consume_transform_produce_with_a_group(broker: RealBroker) -> None:
     assert consumer.committed(place) == done
     consumer.close()
     made.close()
-    assert read(broker, target, "read_committed") == [b"%d" % number for number in range(done)]
+    assert read(broker, target, "read_committed", done) == [b"%d" % number for number in range(done)]
