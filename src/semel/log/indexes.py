@@ -105,9 +105,10 @@ class _Index(_IndexFile):
             self._written_bytes = len(self._entries)
 
     def seal(self) -> None:
-        """Writes everything out and lets go of the memory."""
+        """Writes everything out and lets go of the memory. From here on it is as believable as any file."""
         self.write_out()
         self._entries = None
+        self.is_ours = False
 
 
 class OffsetIndex(_Index):

@@ -120,6 +120,22 @@ def test_an_index_that_was_made_of_a_damaged_segment_is_forgotten_when_the_segme
     assert found.offset == newest
 
 
+@pytest.mark.parametrize("bit", range(8))
+@pytest.mark.parametrize("place", range(8))
+def test_no_flipped_bit_in_an_index_leads_a_reader_past_a_batch(place: int, bit: int) -> None:
+    """Of a sealed segment of a node that runs: it has written the index itself, and reads it back from the disk."""
+    disk = SimDisk()
+    log = new_log(disk, segment_bytes=2000, index_interval_bytes=1)
+    while len(log.segments) < 2:
+        write(log, batch(b"x" * 40))
+    index, end = log.segments[0].offset_index, log.segments[1].base_offset
+    disk.flip_bit(index.path, index.count // 2 * index.entry.size + place, bit)
+    for offset in range(end):
+        found = log.segments[0].locate(offset)
+        assert found is not None
+        assert found.base_offset == offset
+
+
 def test_a_large_read_ends_before_the_damage() -> None:
     disk, places = stopped_disk()
     path, at, _ = places[2 * HURT]
