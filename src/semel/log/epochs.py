@@ -24,7 +24,7 @@ class LeaderEpochs:
 
     def assign(self, epoch: Epoch, start_offset: Offset) -> None:
         """Batches from `start_offset` on carry `epoch`. An epoch that wrote nothing leaves no trace."""
-        if epoch <= (self.entries[-1][0] if self.entries else -1):
+        if epoch <= self.latest:
             return
         while self.entries and self.entries[-1][1] >= start_offset:
             self.entries.pop()

@@ -15,7 +15,7 @@ from functools import partial
 from typing import NamedTuple
 
 from semel.config import TopicConfig
-from semel.host.api import Arguments, Buffer, Clock, FileRange
+from semel.host.api import Arguments, Buffer, Clock, FileRange, Result
 from semel.log.errors import BrokenLog, Refused
 from semel.log.indexes import AbortedTransaction
 from semel.log.log import Appended, Cold, Log, TimestampOffset
@@ -103,11 +103,7 @@ class Partition:
 
     def append_ordinary(self, judged: JudgedProduce) -> Offset:
         """As `append`, at once after `judge_ordinary`. Returns the first offset."""
-        try:
-            base_offset = self.log.append_ordinary(judged, self.leader_epoch)
-        except BrokenLog as broken:
-            self._on_broken(broken)
-            raise
+        base_offset = self._write(self.log.append_ordinary, judged, self.leader_epoch)
         self._after_append()
         return base_offset
 
@@ -137,15 +133,18 @@ class Partition:
         )
 
     def _append(self, write: Callable[[*Arguments], Appended], *arguments: *Arguments) -> Appended:
-        try:
-            appended = write(*arguments)
-        except BrokenLog as broken:
-            # Whoever asked for it, a client or a task of the node itself: the node ends.
-            self._on_broken(broken)
-            raise
+        appended = self._write(write, *arguments)
         if not appended.is_duplicate:
             self._after_append()
         return appended
+
+    def _write(self, write: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
+        """Whoever asked for it, a client or a task of the node itself: if the log is broken, the node ends."""
+        try:
+            return write(*arguments)
+        except BrokenLog as broken:
+            self._on_broken(broken)
+            raise
 
     def _after_append(self) -> None:
         log = self.log

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import pytest
 from log_samples import NOW_MS, batch, load, new_log, read, write
@@ -78,43 +79,43 @@ def test_no_flipped_bit_anywhere_in_a_batch_is_served() -> None:
         disk.flip_bit(path, at + position, bit)
 
 
+def log_of_two_segments(disk: SimDisk, **overrides: Any) -> Log:
+    """One record a batch, each a millisecond later than the one before."""
+    log = new_log(disk, segment_bytes=2000, **overrides)
+    while len(log.segments) < 2:
+        write(log, batch(b"%04d" % log.end_offset * 12, timestamp_ms=NOW_MS + log.end_offset))
+    return log
+
+
 @pytest.mark.parametrize("position", [16, 57])
 def test_a_batch_that_an_index_leads_to_and_that_cannot_be_read_is_told_in_words(position: int) -> None:
     """The newest timestamp of a segment is held against its batch at a start. Its magic or its number of records is
     damaged: where the next batch begins cannot be told for sure, and so the partition is not served, and no more."""
     disk = SimDisk()
-    log = new_log(disk, segment_bytes=2000)
-    number = 0
-    while len(log.segments) < 2:
-        write(log, batch(b"%04d" % number * 12, timestamp_ms=NOW_MS + number))
-        number += 1
+    log = log_of_two_segments(disk)
     last = log.segments[0].locate(log.segments[1].base_offset - 1)
     assert last is not None
     log.close()
     disk.flip_bit(log.segments[0].path, last.position + position, 7)
     with pytest.raises(BrokenLog, match=f"corrupt at byte {last.position} .* the batch after it cannot be found"):
-        load(disk.after_kill(), clean=True, recovery_point=number, segment_bytes=2000)
+        load(disk.after_kill(), clean=True, recovery_point=log.end_offset, segment_bytes=2000)
 
 
 def test_an_index_that_was_made_of_a_damaged_segment_is_forgotten_when_the_segment_is_mended() -> None:
     disk = SimDisk()
-    log = new_log(disk, segment_bytes=2000)
-    number = 0
-    while len(log.segments) < 2:
-        write(log, batch(b"%04d" % number * 12, timestamp_ms=NOW_MS + number))
-        number += 1
+    log = log_of_two_segments(disk)
     path, newest = log.segments[0].path, log.segments[1].base_offset - 1
     last = log.segments[0].locate(newest)
     assert last is not None
     log.close()
     last_offset_delta_end = last.position + 26
     disk.flip_bit(path, last_offset_delta_end, 7)
-    damaged = load(disk.after_kill(), clean=True, recovery_point=number, segment_bytes=2000)[0]
+    damaged = load(disk.after_kill(), clean=True, recovery_point=log.end_offset, segment_bytes=2000)[0]
     assert damaged.segments[0].max_timestamp_ms < NOW_MS + newest
     damaged.close()
     mended = damaged.disk.after_kill()
     mended.flip_bit(path, last_offset_delta_end, 7)
-    again = load(mended, clean=True, recovery_point=number, segment_bytes=2000)[0]
+    again = load(mended, clean=True, recovery_point=log.end_offset, segment_bytes=2000)[0]
     found = again.offset_for_timestamp(NOW_MS + newest)
     assert found is not None
     assert found.offset == newest
@@ -125,9 +126,7 @@ def test_an_index_that_was_made_of_a_damaged_segment_is_forgotten_when_the_segme
 def test_no_flipped_bit_in_an_index_leads_a_reader_past_a_batch(place: int, bit: int) -> None:
     """Of a sealed segment of a node that runs: it has written the index itself, and reads it back from the disk."""
     disk = SimDisk()
-    log = new_log(disk, segment_bytes=2000, index_interval_bytes=1)
-    while len(log.segments) < 2:
-        write(log, batch(b"x" * 40))
+    log = log_of_two_segments(disk, index_interval_bytes=1)
     index, end = log.segments[0].offset_index, log.segments[1].base_offset
     disk.flip_bit(index.path, index.count // 2 * index.entry.size + place, bit)
     for offset in range(end):
