@@ -6,7 +6,9 @@ from setuptools import Extension, setup
 EXTENSIONS = cythonize(
     [
         Extension("semel.records.*", ["src/semel/records/*kernel.py"], extra_compile_args=["-O3"]),
-        Extension("semel.host._native", ["src/semel/host/_native.pyx"], extra_compile_args=["-O2"]),
+        Extension("semel.log.*", ["src/semel/log/*kernel.py"], extra_compile_args=["-O3"]),
+        Extension("semel.rpc.*", ["src/semel/rpc/*kernel.py"], extra_compile_args=["-O3"]),
+        Extension("semel.host.*", ["src/semel/host/_*.pyx"], extra_compile_args=["-O2"]),
     ],
     language_level=3,
 )

@@ -1,4 +1,4 @@
-"""A compiled module of `records` as plain Python, for the tests that run on both."""
+"""A compiled module as plain Python, for the tests that run on both."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
-from semel.records import batch
+import semel
 
 
-def plain(name: str) -> ModuleType:
+def plain(name: str, room: str = "records") -> ModuleType:
     """Loaded from its source even if it is compiled."""
-    loader = SourceFileLoader(f"plain_{name}", str(Path(batch.__file__).with_name(f"{name}.py")))
+    loader = SourceFileLoader(f"plain_{name}", str(Path(semel.__file__).parent / room / f"{name}.py"))
     spec = importlib.util.spec_from_loader(loader.name, loader)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)

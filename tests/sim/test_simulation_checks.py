@@ -115,7 +115,7 @@ class FakeLog(NamedTuple):
 class FakePartition:
     topic, topic_id, index = "t", b"t", 0
     _waiting_for_commit: tuple[int, ...] = ()
-    _watchers: tuple[int, ...] = ()
+    watchers: tuple[int, ...] = ()
 
     def __init__(self, log: FakeLog) -> None:
         self.log = log

@@ -2,12 +2,14 @@
 
 The long way (`router`, `handlers/produce`) serves the first request of its kind, and every one that is not ordinary in
 some respect: what a client did wrong is never judged here. Authorisation is asked for each request as there; a lane
-ends with its partition, and with the settings it was made for.
+ends with its partition, and with the settings it was made for. The lane that a connection used last answers the next
+request like it in one call (`QuickLane`), unless the answer waits for a flush.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from struct import Struct
 from typing import cast
 
@@ -17,7 +19,7 @@ from semel.broker.topics import Topics
 from semel.config import TopicConfig
 from semel.coordinator.topic_names import INTERNAL_TOPICS
 from semel.log.errors import Refused
-from semel.records.produce_kernel import OrdinaryProduce
+from semel.log.produce_kernel import OrdinaryProduce, QuickLane, Reply
 from semel.replication.partition import Partition
 from semel.rpc.served import Answer, CloseConnection, Later, Parts, ServedConnection
 from semel.wire.frame import response_parts
@@ -29,7 +31,8 @@ from semel.wire.spec.produce import (
 )
 
 _MOST_LANES = 10_000
-_CORRELATION_END = 8
+_CORRELATION = Struct(">i")
+_CORRELATION_AT, _CORRELATION_END = 4, 8
 _ACKS_ALL, _ACKS_LEADER = -1, 1
 _TOPIC_IDS_SINCE = 13
 # Numbers that occur nowhere else in a response: where they stand, the true ones are put.
@@ -39,21 +42,25 @@ _BASE_OFFSET, _START_OFFSET = 0x1B2C3D4E5F607182, 0x2C3D4E5F60718293
 class _Lane:
     """Requests of one kind: how they are told, where they go, how they are answered."""
 
-    __slots__ = ("config", "name", "ordinary", "partition", "reply", "waits")
+    __slots__ = ("answers", "config", "name", "ordinary", "partition", "quick", "waits")
 
-    def __init__(self, name: str, partition: Partition, ordinary: OrdinaryProduce, reply: _Reply, waits: bool) -> None:
+    def __init__(
+        self, name: str, partition: Partition, ordinary: OrdinaryProduce, answers: _Answers, waits: bool
+    ) -> None:
         self.name = name
         self.partition = partition
         self.config = partition.config
         self.ordinary = ordinary
-        self.reply = reply
+        self.answers = answers
         self.waits = waits
+        # Serves them in one call, where an answer does not wait for a flush.
+        self.quick: Callable[[str, memoryview, int], bytes | None] | None = None
 
 
-class _Reply:
-    """The answers to one kind of request. The one to a success was encoded once, with gaps."""
+class _Answers:
+    """The answers to one kind of request."""
 
-    __slots__ = ("_after", "_before", "_between", "_index", "_length", "_name", "_pack", "_topic_id", "_version")
+    __slots__ = ("_index", "_name", "_topic_id", "_version", "success")
 
     def __init__(self, request: ProduceRequest, version: int) -> None:
         topic = request.topic_data[0]
@@ -62,31 +69,13 @@ class _Reply:
         self._index = topic.partition_data[0].index
         self._version = version
         told = PartitionProduceResponse(index=self._index, base_offset=_BASE_OFFSET, log_start_offset=_START_OFFSET)
-        frame = b"".join(self._encoded(0, told))  # type: ignore[arg-type]
-        base_at = frame.index(_BASE_OFFSET.to_bytes(8))
-        start_at = frame.find(_START_OFFSET.to_bytes(8))
-        self._length = frame[:4]
-        self._before = frame[_CORRELATION_END:base_at]
-        if start_at < 0:  # before version 5 it is not told
-            self._between, self._after = frame[base_at + 8 :], None
-            self._pack = Struct(f">4si{len(self._before)}sq{len(self._between)}s").pack
-        else:
-            self._between, self._after = frame[base_at + 8 : start_at], frame[start_at + 8 :]
-            form = f">4si{len(self._before)}sq{len(self._between)}sq{len(self._after)}s"
-            self._pack = Struct(form).pack
+        form = b"".join(self._encoded(0, told))  # type: ignore[arg-type]
+        # Before version 5 the start of the log is not told.
+        self.success = Reply(form, form.index(_BASE_OFFSET.to_bytes(8)), form.find(_START_OFFSET.to_bytes(8)))
 
     def _encoded(self, correlation_id: int, result: PartitionProduceResponse) -> Parts:
         told = TopicProduceResponse(name=self._name, topic_id=self._topic_id, partition_responses=[result])
         return cast(Parts, response_parts(correlation_id, ProduceResponse(responses=[told]), self._version))
-
-    def done(self, correlation_id: int, base_offset: int, start_offset: int) -> Parts:
-        if self._after is None:
-            return [self._pack(self._length, correlation_id, self._before, base_offset, self._between)]
-        return [
-            self._pack(
-                self._length, correlation_id, self._before, base_offset, self._between, start_offset, self._after
-            )
-        ]
 
     def refused(self, correlation_id: int, refusal: Refused, start_offset: int) -> Parts:
         result = PartitionProduceResponse(
@@ -116,19 +105,19 @@ class ProduceLanes:
         if log.config is not lane.config or partition.is_closed:
             del self._lanes[bytes(frame[_CORRELATION_END : connection.lane_bytes])]
             return None
-        judged = partition.judge_ordinary(frame, lane.ordinary)
-        if judged is None:
-            return None
-        correlation_id = judged[1]
+        connection.lane = lane.quick
+        (correlation_id,) = _CORRELATION.unpack_from(frame, _CORRELATION_AT)
         start_offset = -1
         try:
             authorise(self._authoriser, connection.principal, Operation.WRITE, ResourceType.TOPIC, lane.name)
             start_offset = log.start_offset
-            base_offset = partition.append_ordinary(judged)
+            base_offset = partition.append_ordinary(frame, lane.ordinary)
         except Refused as refusal:
-            return lane.reply.refused(correlation_id, refusal, start_offset)
-        parts = lane.reply.done(correlation_id, base_offset, start_offset)
-        last_offset = base_offset + judged[2]
+            return lane.answers.refused(correlation_id, refusal, start_offset)
+        if base_offset is None:
+            return None
+        parts: Parts = [lane.answers.success.to(correlation_id, base_offset, start_offset)]
+        last_offset = log.end_offset - 1
         if lane.waits and last_offset >= log.high_watermark:
             committed = partition.when_committed(last_offset)
             if committed is not None:
@@ -172,19 +161,15 @@ class ProduceLanes:
         config = partition.config
         if name in INTERNAL_TOPICS or not _has_ordinary_settings(config, request.acks):
             return
-        ordinary = OrdinaryProduce(
-            prefix,
-            is_flexible,
-            suffix_bytes,
-            min(config.max_message_bytes, config.segment_bytes),
-            config.message_timestamp_before_max_ms,
-            config.message_timestamp_after_max_ms,
-            "compact" in config.cleanup_policy,
-        )
+        ordinary = OrdinaryProduce(prefix, is_flexible, suffix_bytes, config)
         if len(self._lanes) >= _MOST_LANES:
             self._lanes.clear()
-        reply = _Reply(request, version)
-        self._lanes[key] = _Lane(name, partition, ordinary, reply, request.acks == _ACKS_ALL)
+        waits = request.acks == _ACKS_ALL
+        lane = self._lanes[key] = _Lane(name, partition, ordinary, _Answers(request, version), waits)
+        if not (waits and config.flush_messages == 1):
+            permission = (Operation.WRITE, ResourceType.TOPIC, name)
+            quick = QuickLane(ordinary, lane.answers.success, partition, self._authoriser.authorise, permission)
+            lane.quick = quick.answer
 
 
 def _compact(number: int) -> bytes:

@@ -169,8 +169,9 @@ class Receiver(Protocol):
     def get_buffer(self) -> memoryview:
         """Where the next bytes go: at least one byte long."""
 
-    def received(self, count: int) -> None:
-        """`count` bytes were put at the start of the last buffer."""
+    def received(self, count: int) -> bytes | None:
+        """`count` bytes were put at the start of the last buffer. What is returned is sent, as by `send`, but for less:
+        a way for small answers."""
 
     def drained(self) -> None:
         """Everything queued by `send` has been taken by the socket, after some of it had to wait."""

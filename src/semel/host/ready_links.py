@@ -2,16 +2,25 @@
 
 A turn of asyncio's loop costs as much as a small request. So the links that are ready are served here in one go, round
 after round for a while, and the loop has its turn in between. Small answers are kept until the round is over: those of
-one link leave in one call, and a peer that sleeps is woken once, not for each of them.
+one link leave in one call, and a peer that sleeps is woken once, not for each of them. Where it is compiled, a round
+is `_rounds`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import select
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from semel.host.wakefulness import Wakefulness
+
+if TYPE_CHECKING:
+    from semel.host._rounds import Reader
+
+try:
+    from semel.host._rounds import serve_round
+except ImportError:
+    serve_round = None  # type: ignore[assignment]
 
 ROUNDS_PER_TURN = 4
 EVENTS_PER_ROUND = 64
@@ -34,9 +43,11 @@ class ReadyLinks:
         self.loop = loop
         self.is_serving = False
         self._epoll = select.epoll()
+        self._fd = self._epoll.fileno()
         self._poll = self._epoll.poll
         self._members = 0
         self._watched: dict[int, Member] = {}
+        self._readers: dict[int, Reader] = {}
         self._held_up: set[int] = set()
         self._keeping: list[Member] = []
         loop.add_reader(self._epoll.fileno(), self._serve)
@@ -60,8 +71,13 @@ class ReadyLinks:
                 self.loop.remove_reader(self._epoll.fileno())
             self._epoll.close()
 
-    def watch(self, fd: int, member: Member, events: int) -> None:
-        """Tell `member` of `events`, and of no others that it asked for before; 0 is for nothing at all."""
+    def watch(self, fd: int, member: Member, events: int, reader: Reader | None = None) -> None:
+        """Tell `member` of `events`, and of no others that it asked for before; 0 is for nothing at all. What can be
+        read is for `reader`, if there is one."""
+        if reader is not None:
+            self._readers[fd] = reader
+        else:
+            self._readers.pop(fd, None)
         if events & WRITABLE:
             self._held_up.add(fd)
         else:
@@ -83,21 +99,30 @@ class ReadyLinks:
         for _ in range(ROUNDS_PER_TURN):
             if self._epoll.closed:
                 return
-            ready = self._poll(0, EVENTS_PER_ROUND)
-            if not ready:
-                return
             self.is_serving = True
             try:
-                for fd, events in ready:
-                    member = self._watched.get(fd)
-                    if member is not None:  # else one before it has closed it
-                        try:
-                            member.ready(events)
-                        except Exception as error:
-                            self.loop.call_exception_handler({"message": f"{member} failed", "exception": error})
+                if not self._serve_round():
+                    return
             finally:
                 self.is_serving = False
                 if self._keeping:
                     kept, self._keeping = self._keeping, []
                     for member in kept:
                         member.send_kept()
+
+    def _serve_round(self) -> bool:
+        """Whether any was ready."""
+        if serve_round is not None:
+            return serve_round(self._fd, self._readers, self._ready)
+        ready = self._poll(0, EVENTS_PER_ROUND)
+        for fd, events in ready:
+            self._ready(fd, events)
+        return bool(ready)
+
+    def _ready(self, fd: int, events: int) -> None:
+        member = self._watched.get(fd)
+        if member is not None:  # else one before it has closed it
+            try:
+                member.ready(events)
+            except Exception as error:
+                self.loop.call_exception_handler({"message": f"{member} failed", "exception": error})

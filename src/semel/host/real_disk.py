@@ -48,6 +48,7 @@ class RealDisk:
     def __init__(self, max_open_files: int | None = None) -> None:
         self._max_open_files = default_open_files() if max_open_files is None else max_open_files
         self._opened: OrderedDict[RealFile, None] = OrderedDict()  # with a descriptor, least recently used first
+        self.used = self._opened.move_to_end  # to be told of a file whose descriptor is used
         self._files: dict[str, dict[str, list[RealFile]]] = {}  # directory -> name -> files not closed yet
         self._loop: asyncio.AbstractEventLoop | None = None
         self._threads: DiskThreads | None = None
@@ -79,9 +80,6 @@ class RealDisk:
     @property
     def open_files(self) -> int:
         return len(self._opened)
-
-    def used(self, file: RealFile) -> None:
-        self._opened.move_to_end(file)
 
     def reopen(self, file: RealFile) -> int:
         fd = self._open_descriptor(file.path, os.O_RDWR)

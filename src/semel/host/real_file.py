@@ -19,7 +19,7 @@ SAMPLE_BYTES = 64 * 1024
 
 
 class RealFile:
-    __slots__ = ("_closed", "_disk", "_flushing", "_gone", "fd", "flush_error", "path", "pins", "unflushed")
+    __slots__ = ("_closed", "_disk", "_flushing", "_gone", "_used", "fd", "flush_error", "path", "pins", "unflushed")
 
     def __init__(self, disk: RealDisk, path: str, fd: int) -> None:
         self.path = path
@@ -28,6 +28,7 @@ class RealFile:
         self.unflushed = False
         self.flush_error: OSError | None = None
         self._disk = disk
+        self._used = disk.used
         self._flushing: asyncio.Future[None] | None = None
         self._closed = False
         self._gone = False
@@ -38,7 +39,7 @@ class RealFile:
     def descriptor(self) -> int:
         """The open descriptor. It stays valid until the next call to the disk, or as long as the file is pinned."""
         if self.fd >= 0:
-            self._disk.used(self)
+            self._used(self)
             return self.fd
         if self._closed:
             raise ValueError(f"{self.path} is closed")
@@ -50,7 +51,11 @@ class RealFile:
         return os.fstat(self.descriptor()).st_size
 
     def write_at(self, position: int, *parts: Buffer) -> None:
-        fd = self.descriptor()
+        fd = self.fd
+        if fd >= 0:
+            self._used(self)
+        else:
+            fd = self.descriptor()
         self.unflushed = True
         if len(parts) == 1:
             part = parts[0]

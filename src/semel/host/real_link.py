@@ -1,6 +1,6 @@
 """One TCP connection on the loop's readers and writers, without a transport: the hot path of the broker.
 
-Reading: one `recv_into` an event, more only while the receiver's buffer comes back full. Sending: at once what the
+Reading: one `recv` an event, more only while the receiver's buffer comes back full. Sending: at once what the
 socket takes (small answers when the round of `ready_links.py` is over), the rest queued by reference and continued when
 the socket is writable, never more than `TURN_BYTES` in one turn of the loop, so that one fast reader does not starve
 the others. TLS is a link of its own on top of this one (`tls_link.py`).
@@ -9,6 +9,7 @@ the others. TLS is a link of its own on top of this one (`tls_link.py`).
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import socket
@@ -18,6 +19,11 @@ from collections.abc import Sequence
 from semel.host.api import Buffer, FileRange, Part, Receiver
 from semel.host.ready_links import READABLE, WRITABLE, ReadyLinks
 from semel.host.real_file import RealFile
+
+try:
+    from semel.host._rounds import Reader
+except ImportError:
+    Reader = None  # type: ignore[assignment,misc]
 
 TURN_BYTES = 4 << 20
 READS_PER_EVENT = 4
@@ -40,6 +46,7 @@ class RealLink:
         "_linger",
         "_loop",
         "_queue",
+        "_reader",
         "_reading",
         "_ready_links",
         "_received",
@@ -67,6 +74,7 @@ class RealLink:
         # looks would wait for a `drained` that only those get who were refused.
         self._kept_bytes = 0
         self._receiver: Receiver | None = None
+        self._reader: Reader | None = None
         self._reading = False
         self._writing = False
         self._closing = False  # close_when_sent was called
@@ -85,6 +93,8 @@ class RealLink:
         self._receiver = receiver
         self._get_buffer = receiver.get_buffer
         self._received = receiver.received
+        if Reader is not None:
+            self._reader = Reader(self, self._fd, receiver.get_buffer, receiver.received)
         if self._ended is not None:
             self._loop.call_soon(self._announce)
         elif not self._closing:
@@ -103,7 +113,8 @@ class RealLink:
 
     def _watch(self) -> None:
         events = (READABLE if self._reading else 0) | (WRITABLE if self._writing else 0)
-        self._ready_links.watch(self._fd, self, events)
+        reader = self._reader if events == READABLE and not self._closing else None
+        self._ready_links.watch(self._fd, self, events, reader)
 
     def ready(self, events: int) -> None:
         """An error or a reset counts for both: whoever reads or writes next is told what it was."""
@@ -120,7 +131,7 @@ class RealLink:
             try:
                 buffer = self._get_buffer()
             except Exception as error:
-                self._receiver_failed(error)
+                self.receiver_failed(error)
                 return
             try:
                 count = self._recv_into(buffer)
@@ -130,24 +141,44 @@ class RealLink:
                 self._end(error)
                 return
             except Exception as error:  # not a buffer that can be written to
-                self._receiver_failed(error)
+                self.receiver_failed(error)
                 return
             if count == 0:
                 self._end(None if buffer else ValueError("the receiver gave an empty buffer"))
                 return
             try:
-                self._received(count)
+                reply = self._received(count)
             except Exception as error:
-                self._receiver_failed(error)
+                self.receiver_failed(error)
                 return
+            if reply is not None:
+                self.send([reply])
             if count < len(buffer) or not self._reading or self._closing:
                 return
 
-    def _receiver_failed(self, error: Exception) -> None:
+    def receiver_failed(self, error: Exception) -> None:
         _log.error("the receiver of %s failed: its connection is closed", self.peer, exc_info=error)
         self._end(error)
 
+    def read_failed(self, error: int) -> None:
+        self._end(OSError(error, os.strerror(error)))
+
     # Sending
+
+    def reply_refused(self, reply: bytes, sent: int, error: int) -> None:
+        """The socket took no more than `sent` bytes of a reply at the end of a round."""
+        if error not in (0, errno.EAGAIN, errno.EINTR):
+            self._end(OSError(error, os.strerror(error)))
+        elif self._ended is None:
+            self._wait_to_send(reply, sent)
+
+    def _take_reply_along(self) -> None:
+        """What its round has kept for it goes before anything else, and is kept here from now on."""
+        reply = None if self._reader is None else self._reader.take_reply()
+        if reply is not None:
+            self._ready_links.keep(self)
+            self._queue.append(reply)
+            self._kept_bytes += len(reply)
 
     def send(self, parts: Sequence[Part]) -> None:
         if self._ended is not None or self._closing:
@@ -156,6 +187,7 @@ class RealLink:
                     part.release()
             return
         queue = self._queue
+        self._take_reply_along()
         if len(parts) == 1 and type(parts[0]) is not FileRange:  # nearly every answer
             part = parts[0]
             if self._ready_links.is_serving and len(part) + self._kept_bytes <= KEPT_BYTES and not self._writing:
@@ -187,9 +219,13 @@ class RealLink:
             self._end(error)
             return
         if sent < len(part):
-            self._queue.append(memoryview(part)[sent:])  # type: ignore[arg-type]
-            self.unsent_bytes = len(part) - sent
-            self._send_when_writable()
+            self._wait_to_send(part, sent)
+
+    def _wait_to_send(self, part: Part, sent: int) -> None:
+        """What is left of bytes of which the socket has taken some, with nothing before them in the queue."""
+        self._queue.append(memoryview(part)[sent:])  # type: ignore[arg-type]
+        self.unsent_bytes = len(part) - sent
+        self._send_when_writable()
 
     def send_kept(self) -> None:
         """Begin with a queue that nothing is sent from yet."""
@@ -223,7 +259,7 @@ class RealLink:
             try:
                 self._receiver.drained()
             except Exception as error:
-                self._receiver_failed(error)
+                self.receiver_failed(error)
 
     def _send_queue(self) -> None:
         """Send from the queue until it is empty, the socket is full, or this turn's share is used up."""
@@ -303,6 +339,7 @@ class RealLink:
             return
         # Closing a socket with unread bytes resets it, and the peer may lose our last answer: so they are read and
         # thrown away until the peer closes too, or for a moment.
+        self._take_reply_along()
         self._closing = True
         self._reading = True
         self._watch()
@@ -336,6 +373,8 @@ class RealLink:
             self._reading = self._writing = False
             self._watch()
         self._ready_links.leave()
+        if self._reader is not None:
+            self._reader.end()
         for part in self._queue:
             if type(part) is FileRange:
                 part.release()

@@ -185,7 +185,9 @@ class TlsLink:
                 count = self._decrypt_into(buffer)
                 if count is None:
                     break
-                self._receiver_received(count)
+                reply = self._receiver_received(count)
+                if reply is not None:
+                    self.send([reply])
             except Exception as error:
                 self._receiver_failed(error)
                 return

@@ -7,7 +7,6 @@ kept in step with every append and can always be rebuilt from them (see `recover
 
 from bisect import bisect_right
 from collections.abc import Callable
-from struct import Struct
 from typing import NamedTuple
 
 from semel.config import TopicConfig
@@ -16,13 +15,13 @@ from semel.log.epochs import FILE_NAME as EPOCHS_FILE
 from semel.log.epochs import LeaderEpochs
 from semel.log.errors import BrokenLog, Refused
 from semel.log.indexes import AbortedTransaction
+from semel.log.produce_kernel import LogEnd, OrdinaryProduce
 from semel.log.producers import NO_OFFSET, EndedTransaction, Producers
-from semel.log.segment import MAX_RELATIVE_OFFSET, NO_TIMESTAMP, Segment
+from semel.log.segment import NO_TIMESTAMP, Segment
 from semel.log.snapshots import remove_snapshot, snapshot_files, snapshot_offsets, write_snapshot_now
 from semel.log.types import Epoch, Offset, ProducerId
-from semel.records.batch import LENGTH_FIELD_END, BatchHeader, read_header, set_base_offset, set_leader_epoch
+from semel.records.batch import BatchHeader, read_header, set_base_offset, set_leader_epoch
 from semel.records.control import ControlType, control_batch
-from semel.records.produce_kernel import JudgedProduce, OrdinaryProduce
 from semel.records.read import read_records
 from semel.wire.errors import ErrorCode
 
@@ -30,7 +29,6 @@ from semel.wire.errors import ErrorCode
 _CHECK_BYTES = 1 << 20
 _KEPT_SNAPSHOTS = 2
 IDENTITY_FILE = "partition.metadata"
-_STAMP = Struct(">qii")  # base offset, length, leader epoch: how a batch begins
 
 
 class Appended(NamedTuple):
@@ -62,7 +60,7 @@ def _ignore(log: "Log") -> None:
     """Nobody asked to be told."""
 
 
-class Log:
+class Log(LogEnd):
     """One partition's batches on one disk. Made by `recovery.load_log`; a log without data has no files."""
 
     def __init__(
@@ -92,7 +90,7 @@ class Log:
         # Set by the store: what `partition.metadata` says, and who is told when a segment is sealed.
         self.identity: bytes | None = None
         self.on_roll: Callable[[Log], None] = _ignore
-        self._dirty: list[Segment] = []
+        self.dirty: list[Segment] = []
         self._unsettled: list[Segment] = []
         self._due_snapshot: tuple[Offset, dict[ProducerId, bytes]] | None = None
         # How many segment files were made, and of how many the names are durable.
@@ -120,29 +118,12 @@ class Log:
             self.producers.apply(draft)
         return Appended(base_offset, self.end_offset - 1)
 
-    def judge_ordinary(self, frame: memoryview, ordinary: OrdinaryProduce, now_ms: int) -> JudgedProduce | None:
-        """The batch of an ordinary produce request that the active segment will take; None if it is not that."""
-        read = ordinary.read(frame, self.producers.live_rows, self.end_offset, now_ms)
-        if read is None or not self.segments:
-            return None
-        segment = self.segments[-1]
-        if segment.size_bytes and self._is_full(segment, len(read[0]), self.end_offset + read[2], read[3], now_ms):
-            return None
-        return read
-
-    def append_ordinary(self, judged: JudgedProduce, leader_epoch: Epoch) -> Offset:
-        """As `append`, of a batch that was judged a moment ago: nothing has been appended since. Its first offset."""
-        batch, _, last_offset_delta, max_timestamp, producer_id, row = judged
-        base_offset = self.end_offset
-        segment = self.segments[-1]
-        size_bytes = len(batch)
-        _STAMP.pack_into(batch, 0, base_offset, size_bytes - LENGTH_FIELD_END, leader_epoch)
-        last_offset = base_offset + last_offset_delta
-        segment.note(last_offset, max_timestamp, segment.write(batch), size_bytes, self.config.index_interval_bytes)
-        if row is not None:
-            self.producers.apply_row(producer_id, row)
-        self._written(segment, leader_epoch, base_offset)
-        return base_offset
+    def append_ordinary(
+        self, frame: memoryview, ordinary: OrdinaryProduce, leader_epoch: Epoch, now_ms: int
+    ) -> Offset | None:
+        """As `append`, of an ordinary produce request: the first offset. None: it is not one, and nothing is done."""
+        base_offset = ordinary.append(self, frame, leader_epoch, now_ms)
+        return None if base_offset < 0 else base_offset
 
     def append_marker(
         self,
@@ -190,13 +171,7 @@ class Log:
         except OSError as error:
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk refused a segment: {error.strerror}") from error
         segment.append(batch, header, self.config.index_interval_bytes)
-        self._written(segment, leader_epoch, base_offset)
-
-    def _written(self, segment: Segment, leader_epoch: Epoch, base_offset: Offset) -> None:
-        self.epochs.assign(leader_epoch, base_offset)
-        if not self._dirty or self._dirty[-1] is not segment:
-            self._dirty.append(segment)
-        self.end_offset = segment.next_offset
+        self.note_written(segment, leader_epoch, base_offset)
 
     def _segment_for(self, header: BatchHeader, now_ms: int) -> Segment:
         """The active segment, after a roll when it is full, old, or out of index space."""
@@ -205,25 +180,19 @@ class Log:
             self.segments.append(self._new_segment())
             return self.segments[-1]
         active = self.segments[-1]
-        size_bytes = header.batch_length + 12
-        if active.size_bytes and self._is_full(active, size_bytes, header.last_offset, header.max_timestamp, now_ms):
+        config = self.config
+        if active.is_full(
+            header.batch_length + 12,
+            header.last_offset,
+            header.max_timestamp,
+            now_ms,
+            config.segment_bytes,
+            config.segment_index_bytes,
+            config.segment_ms,
+        ):
             self.roll()
             active = self.segments[-1]
         return active
-
-    def _is_full(self, active: Segment, size_bytes: int, last_offset: Offset, timestamp_ms: int, now_ms: int) -> bool:
-        """Whether the next batch is for another segment."""
-        config = self.config
-        first_ms = active.first_timestamp_ms
-        return (
-            active.size_bytes + size_bytes > config.segment_bytes
-            or last_offset - active.base_offset > MAX_RELATIVE_OFFSET
-            or active.offset_index.count * 8 >= config.segment_index_bytes
-            or (
-                first_ms != NO_TIMESTAMP
-                and (timestamp_ms if timestamp_ms != NO_TIMESTAMP else now_ms) - first_ms > config.segment_ms
-            )
-        )
 
     def _make_directory(self) -> None:
         self.disk.make_dirs(self.directory)
@@ -262,7 +231,7 @@ class Log:
 
     @property
     def is_dirty(self) -> bool:
-        return bool(self._dirty) or self._names_made > self._names_synced
+        return bool(self.dirty) or self._names_made > self._names_synced
 
     @property
     def needs_settling(self) -> bool:
@@ -281,14 +250,14 @@ class Log:
         self._is_flushing = True
         try:
             end_offset = self.end_offset
-            dirty, self._dirty = self._dirty, []
+            dirty, self.dirty = self.dirty, []
             try:
                 await self._sync_names()
                 for segment in dirty:
                     if not segment.is_removed:
                         await segment.flush()
             except BaseException as failure:
-                self._dirty = dirty + self._dirty  # cancelled, perhaps: a clean stop still has to flush them
+                self.dirty = dirty + self.dirty  # cancelled, perhaps: a clean stop still has to flush them
                 self._note_failure(failure)
                 raise
             self.flushed_offset = max(self.flushed_offset, end_offset)
@@ -376,7 +345,7 @@ class Log:
         self.is_closed = True
         if self.segments:
             for segment in self.segments:
-                if segment in self._dirty or segment in self._unsettled or segment is self.segments[-1]:
+                if segment in self.dirty or segment in self._unsettled or segment is self.segments[-1]:
                     segment.write_indexes()
                     segment.flush_now()
             if self._new_file is not None:

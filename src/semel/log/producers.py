@@ -77,14 +77,15 @@ class Producers:
     """All producers of one partition."""
 
     def __init__(self) -> None:
-        self._rows: dict[ProducerId, bytes] = {}
+        # For `produce_kernel` as well, which makes the next row of a batch in order.
+        self.live_rows: dict[ProducerId, bytes] = {}
         # In order of first offset: appends grow, and loading sorts.
         self._open: dict[ProducerId, Offset] = {}
         # Ended, but the marker may not be committed yet: they still hold the last stable offset back.
         self._ended: deque[EndedTransaction] = deque()
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.live_rows)
 
     def check(self, header: BatchHeader, base_offset: Offset, now_ms: int) -> Draft:
         """Judges a batch that wants to stand at `base_offset`; raises Refused, or says what applying it will change.
@@ -92,7 +93,7 @@ class Producers:
         A coordinator's batch inside a producer's transaction has no sequence: only its epoch is judged. One from a
         client without a sequence does not get this far (`validate`).
         """
-        row = self._rows.get(header.producer_id)
+        row = self.live_rows.get(header.producer_id)
         sequence = header.base_sequence
         if row is None:
             if sequence > 0:
@@ -178,7 +179,7 @@ class Producers:
     ) -> Draft:
         """Judges an end-of-transaction marker. `bumps_epoch`: the transaction's protocol raises the epoch at each end
         (KIP-890), so a marker with the stored epoch cannot end an open transaction: it belongs to an earlier one."""
-        row = self._rows.get(producer_id)
+        row = self.live_rows.get(producer_id)
         if row is None:
             entry = (producer_id, epoch, NO_SEQUENCE, NO_OFFSET, 0, now_ms, coordinator_epoch, NO_OFFSET)
             return Draft(producer_id, ENTRY.pack(*entry))
@@ -203,22 +204,13 @@ class Producers:
 
     def apply(self, draft: Draft) -> None:
         """Puts a data batch's draft in place, after the batch was written."""
-        self._rows[draft.producer_id] = draft.row
+        self.live_rows[draft.producer_id] = draft.row
         if draft.began != NO_OFFSET:
             self._open[draft.producer_id] = draft.began
 
-    @property
-    def live_rows(self) -> dict[ProducerId, bytes]:
-        """The rows themselves, for `records/produce_kernel`, which makes the next row of a batch in order."""
-        return self._rows
-
-    def apply_row(self, producer_id: ProducerId, row: bytes) -> None:
-        """Puts a row that the kernel made in place, after its batch was written."""
-        self._rows[producer_id] = row
-
     def apply_marker(self, draft: Draft, marker_offset: Offset, aborted: bool) -> EndedTransaction | None:
         """Puts a marker's draft in place; returns the transaction that it ended, if any data of it is here."""
-        self._rows[draft.producer_id] = draft.row
+        self.live_rows[draft.producer_id] = draft.row
         self._open.pop(draft.producer_id, None)
         if draft.ended == NO_OFFSET:
             return None
@@ -231,7 +223,7 @@ class Producers:
         if header.is_control:
             if marker is None or marker.kind not in (ControlType.COMMIT, ControlType.ABORT):
                 return None
-            row = self._rows.get(header.producer_id)
+            row = self.live_rows.get(header.producer_id)
             if row is None:
                 draft = self.check_marker(header.producer_id, header.producer_epoch, marker.coordinator_epoch, now_ms)
             else:
@@ -239,7 +231,7 @@ class Producers:
                 row = _after_marker(known, row, header.producer_epoch, marker.coordinator_epoch, now_ms)
                 draft = Draft(header.producer_id, row, ended=known.transaction_first_offset)
             return self.apply_marker(draft, header.base_offset, marker.kind == ControlType.ABORT)
-        row = self._rows.get(header.producer_id)
+        row = self.live_rows.get(header.producer_id)
         window, coordinator_epoch, transaction = b"", NO_COORDINATOR, NO_OFFSET
         if row is not None:
             known = Entry(*ENTRY.unpack_from(row))
@@ -265,16 +257,16 @@ class Producers:
         return next(iter(self._open.values()), None)
 
     def entries(self) -> Iterator[Entry]:
-        for row in self._rows.values():
+        for row in self.live_rows.values():
             yield Entry(*ENTRY.unpack_from(row))
 
     def entry(self, producer_id: ProducerId) -> Entry | None:
-        row = self._rows.get(producer_id)
+        row = self.live_rows.get(producer_id)
         return None if row is None else Entry(*ENTRY.unpack_from(row))
 
     def window(self, producer_id: ProducerId) -> list[Batch]:
         """The remembered batches of a producer, newest first."""
-        row = self._rows.get(producer_id)
+        row = self.live_rows.get(producer_id)
         return [] if row is None else list(_window(row))
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
@@ -285,16 +277,16 @@ class Producers:
             if now_ms - entry.timestamp_ms >= expiration_ms and entry.transaction_first_offset == NO_OFFSET
         ]
         for producer_id in silent:
-            del self._rows[producer_id]
+            del self.live_rows[producer_id]
         return len(silent)
 
     def rows(self) -> dict[ProducerId, bytes]:
         """A copy of the rows, for a snapshot: rows themselves are immutable."""
-        return dict(self._rows)
+        return dict(self.live_rows)
 
     def load(self, rows: dict[ProducerId, bytes]) -> None:
         """Starts from the rows of a snapshot."""
-        self._rows = dict(rows)
+        self.live_rows = dict(rows)
         open_transactions = [
             (entry.transaction_first_offset, entry.producer_id)
             for entry in self.entries()

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from semel.host.api import Buffer, Disk, File
 from semel.log.errors import BrokenLog, CorruptSegment, Refused
 from semel.log.indexes import AbortedIndex, OffsetIndex, TimeIndex
+from semel.log.produce_kernel import SegmentEnd
 from semel.log.types import Offset
 from semel.records.batch import HEADER_BYTES, BatchHeader, check_crc, read_header
 from semel.records.errors import RecordError
@@ -39,7 +40,7 @@ class Located(NamedTuple):
     last_offset: Offset
 
 
-class Segment:
+class Segment(SegmentEnd):
     """A segment file and its indexes. The newest one of a log is active and grows; the others are sealed."""
 
     def __init__(self, disk: Disk, directory: str, base_offset: Offset, *, is_new: bool, is_active: bool) -> None:
@@ -60,7 +61,7 @@ class Segment:
         self.max_timestamp_ms = NO_TIMESTAMP
         self.max_timestamp_offset = base_offset
         self.first_timestamp_ms = NO_TIMESTAMP
-        self._bytes_since_index = 0
+        self.bytes_since_index = 0
         self.is_removed = False
         # Bytes from here on were written or checked by this process; below, `_checked` says which ranges were.
         self._trusted_from = self.size_bytes
@@ -91,22 +92,6 @@ class Segment:
         """Counts a batch that stands at `position` in: offsets, timestamps, indexes."""
         last_offset = header.base_offset + header.last_offset_delta
         self.note(last_offset, header.max_timestamp, position, header.batch_length + 12, index_interval_bytes)
-
-    def note(
-        self, last_offset: Offset, max_timestamp_ms: int, position: int, size_bytes: int, index_interval_bytes: int
-    ) -> None:
-        if max_timestamp_ms > self.max_timestamp_ms:
-            self.max_timestamp_ms = max_timestamp_ms
-            self.max_timestamp_offset = last_offset
-        if self.first_timestamp_ms == NO_TIMESTAMP:
-            self.first_timestamp_ms = max_timestamp_ms
-        if self._bytes_since_index > index_interval_bytes:
-            self.offset_index.append(last_offset, position)
-            self.time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
-            self._bytes_since_index = 0
-        self._bytes_since_index += size_bytes
-        self.size_bytes = max(self.size_bytes, position + size_bytes)  # a scan counts in what is there already
-        self.next_offset = last_offset + 1
 
     def locate(self, offset: Offset) -> Located | None:
         """The first batch that ends at `offset` or later; None when every batch ends before it."""
@@ -304,7 +289,7 @@ class Segment:
         self.max_timestamp_ms = NO_TIMESTAMP
         self.max_timestamp_offset = self.base_offset
         self.first_timestamp_ms = NO_TIMESTAMP
-        self._bytes_since_index = 0
+        self.bytes_since_index = 0
         self.offset_index.clear()
         self.time_index.clear()
 

@@ -11,14 +11,14 @@ from typing import TypeVar
 T = TypeVar("T")
 
 compiled = False
-longlong = int
+longlong = ulonglong = Py_ssize_t = bint = int
 
 
 def _unchanged(decorated: T) -> T:
     return decorated
 
 
-cclass = cfunc = inline = final = _unchanged
+cclass = cfunc = ccall = inline = final = _unchanged
 
 
 def exceptval(value: object = None, *, check: bool = True) -> Callable[[T], T]:
@@ -29,7 +29,7 @@ def boundscheck(on: bool) -> Callable[[T], T]:
     return _unchanged
 
 
-def declare(kind: object, value: T) -> T:
+def declare(kind: object, value: T | None = None, *, visibility: str = "private") -> T | None:
     return value
 
 

@@ -19,15 +19,16 @@ from semel.host.api import Arguments, Buffer, Clock, FileRange, Result
 from semel.log.errors import BrokenLog, Refused
 from semel.log.indexes import AbortedTransaction
 from semel.log.log import Appended, Cold, Log, TimestampOffset
+from semel.log.produce_kernel import OrdinaryProduce
 from semel.log.types import Epoch, Offset, ProducerId
 from semel.log.validate import Validated, validated
 from semel.records.batch import read_header
 from semel.records.control import ControlType
-from semel.records.produce_kernel import JudgedProduce, OrdinaryProduce
 from semel.wire.errors import ErrorCode
 
 NO_EPOCH = -1
 UP_TO_HIGH_WATERMARK = -1
+_NEVER_MS = 1 << 40
 
 
 class Fetched(NamedTuple):
@@ -59,10 +60,10 @@ class Partition:
         self.index = index
         self.log = log
         self.leader_epoch = leader_epoch
-        self._clock = clock
-        self._on_broken = on_broken
+        self.clock = clock
+        self.on_broken = on_broken
         self._waiting_for_commit: deque[tuple[Offset, asyncio.Future[None]]] = deque()
-        self._watchers: dict[object, Callable[[], None]] = {}
+        self.watchers: dict[object, Callable[[], None]] = {}
         self._flush: asyncio.Task[None] | None = None
         self._flush_timer: asyncio.TimerHandle | None = None
         self.is_closed = False
@@ -75,13 +76,13 @@ class Partition:
     @config.setter
     def config(self, config: TopicConfig) -> None:
         self.log.config = config
-        self._after_append()
+        self.tell_appended()
 
     # -- writing
 
     def validate(self, records: Buffer) -> Validated:
         """Judges what a producer sent, without looking at the log; raises Refused. May run in another thread."""
-        return validated(records, self.log.config, self._clock.wall_ms())
+        return validated(records, self.log.config, self.clock.wall_ms())
 
     def append(self, batch: Validated, acks: int) -> Appended:
         """Writes a validated batch; raises Refused. `when_committed` tells when it is safe."""
@@ -92,24 +93,22 @@ class Partition:
                 f"min.insync.replicas is {config.min_insync_replicas}, but 1 replica is in sync",
             )
         header = batch.header
-        appended = self._append(self.log.append, batch.batch, header, self.leader_epoch, self._clock.wall_ms())
+        appended = self._append(self.log.append, batch.batch, header, self.leader_epoch, self.clock.wall_ms())
         if config.stamps_at_append and not appended.is_duplicate:
             appended = appended._replace(append_time_ms=header.max_timestamp)
         return appended
 
-    def judge_ordinary(self, frame: memoryview, ordinary: OrdinaryProduce) -> JudgedProduce | None:
-        """As `validate`, for a request that is an ordinary one; None when it is not: the long way says what it is."""
-        return self.log.judge_ordinary(frame, ordinary, self._clock.wall_ms())
-
-    def append_ordinary(self, judged: JudgedProduce) -> Offset:
-        """As `append`, at once after `judge_ordinary`. Returns the first offset."""
-        base_offset = self._write(self.log.append_ordinary, judged, self.leader_epoch)
-        self._after_append()
+    def append_ordinary(self, frame: memoryview, ordinary: OrdinaryProduce) -> Offset | None:
+        """As `validate` and `append`, of an ordinary produce request: its first offset. None: it is not one."""
+        now_ms = self.clock.wall_ms()
+        base_offset = self._write(self.log.append_ordinary, frame, ordinary, self.leader_epoch, now_ms)
+        if base_offset is not None:
+            self.tell_appended()
         return base_offset
 
     def append_prepared(self, batch: bytearray) -> Appended:
         """Writes a batch that this node built itself."""
-        now_ms = self._clock.wall_ms()
+        now_ms = self.clock.wall_ms()
         return self._append(self.log.append, batch, read_header(batch), self.leader_epoch, now_ms)
 
     def append_marker(
@@ -129,13 +128,13 @@ class Partition:
             producer_epoch,
             coordinator_epoch,
             self.leader_epoch,
-            self._clock.wall_ms(),
+            self.clock.wall_ms(),
         )
 
     def _append(self, write: Callable[[*Arguments], Appended], *arguments: *Arguments) -> Appended:
         appended = self._write(write, *arguments)
         if not appended.is_duplicate:
-            self._after_append()
+            self.tell_appended()
         return appended
 
     def _write(self, write: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
@@ -143,10 +142,16 @@ class Partition:
         try:
             return write(*arguments)
         except BrokenLog as broken:
-            self._on_broken(broken)
+            self.on_broken(broken)
             raise
 
-    def _after_append(self) -> None:
+    @property
+    def flushes_in_turns(self) -> bool:
+        """Whether its settings want a flush after so many records or so much time."""
+        return self.log.config.flush_messages < 1 << 62 or self.log.config.flush_ms < _NEVER_MS
+
+    def tell_appended(self) -> None:
+        """Something was appended: flushes begin, and whoever waits for it is told, as far as it is committed."""
         log = self.log
         if log.config.flush_messages == 1:
             if log.is_dirty:
@@ -155,7 +160,7 @@ class Partition:
         self._advance(log.end_offset)
         if log.end_offset - log.flushed_offset >= log.config.flush_messages:
             self._flush_soon()
-        elif self._flush_timer is None and log.config.flush_ms < 1 << 40:
+        elif self._flush_timer is None and log.config.flush_ms < _NEVER_MS:
             loop = asyncio.get_running_loop()
             self._flush_timer = loop.call_later(log.config.flush_ms / 1000, self._flush_overdue)
 
@@ -184,7 +189,7 @@ class Partition:
         except BaseException as error:
             # A partition that was deleted meanwhile has lost its files: that is no failure of the disk.
             if not self.is_closed:
-                self._on_broken(error)
+                self.on_broken(error)
         finally:
             self._flush = None
 
@@ -199,7 +204,7 @@ class Partition:
             _, future = waiting.popleft()
             if not future.done():
                 future.set_result(None)
-        if self._watchers:
+        if self.watchers:
             self.wake_watchers()
 
     def when_committed(self, last_offset: Offset) -> asyncio.Future[None] | None:
@@ -259,13 +264,13 @@ class Partition:
 
     def watch(self, watcher: object, wake: Callable[[], None]) -> None:
         """Calls `wake` whenever there is more to read."""
-        self._watchers[watcher] = wake
+        self.watchers[watcher] = wake
 
     def unwatch(self, watcher: object) -> None:
-        self._watchers.pop(watcher, None)
+        self.watchers.pop(watcher, None)
 
     def wake_watchers(self) -> None:
-        for wake in list(self._watchers.values()):
+        for wake in list(self.watchers.values()):
             wake()
 
     def offset_for_timestamp(self, timestamp_ms: int, up_to: Offset) -> TimestampOffset | None:

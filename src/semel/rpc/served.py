@@ -17,6 +17,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, TypeAlias
 
 from semel.host.api import FileRange, Link, Part
+from semel.rpc.served_kernel import Receiving
 
 if TYPE_CHECKING:
     from semel.rpc.server import Server
@@ -68,7 +69,7 @@ class _Slot:
         self.request_bytes = 0
 
 
-class ServedConnection:
+class ServedConnection(Receiving):
     """A client's connection. Also the Receiver of its Link."""
 
     def __init__(self, server: Server, link: Link, number: int) -> None:
@@ -82,12 +83,15 @@ class ServedConnection:
         self.short_way: Callable[[ServedConnection, memoryview], Answer] | None = None
         # Where the records of its last request began, if it was a produce that another like it may follow.
         self.lane_bytes = 0
+        self.lane = None
         self._server = server
         self._dispatch = server.dispatch
-        self._outstanding: deque[_Slot] = deque()
+        self._outstanding = deque[_Slot]()
         self._paused_for = 0
         self._held = bytearray()
-        self._frame: memoryview | None = None
+        self._buffer = server.shared_buffer
+        self._most_bytes = 4 + server.limits.frame_bytes
+        self._frame = None
         self._frame_bytes = 0
         self._filled = 0
         self._paid_bytes = 0
@@ -99,30 +103,27 @@ class ServedConnection:
 
     # -- reading
 
-    def get_buffer(self) -> memoryview:
-        if self._frame is not None:
-            return self._frame[self._filled :]
-        return self._server.shared_buffer
+    def _rest_of_frame(self) -> memoryview:
+        assert self._frame is not None
+        return self._frame[self._filled :]
 
-    def received(self, count: int) -> None:
-        self.was_active = True
+    def _received(self, count: int) -> bytes | None:
         if self._frame is not None:
             self._filled += count
             self._continue_frame()
-            return
-        buffer = self._server.shared_buffer
-        is_ready = self.is_open and not self._held and not self._paused_for
-        if self.short_way is not None and is_ready and count >= 4 + _SMALLEST_FRAME_BYTES:
+            return None
+        buffer = self._buffer
+        if self.is_authenticated and self.is_open and not self._held and not self._paused_for:
             (length,) = _LENGTH.unpack_from(buffer)
-            if length == count - 4 and length <= self._server.limits.frame_bytes:
-                self._serve(buffer[4:count], 0)
-                return
+            if length == count - 4 and length >= _SMALLEST_FRAME_BYTES and count <= self._most_bytes:
+                return self._serve_alone(buffer[4:count])
         data = buffer[:count]
         if self._held:
             joined, self._held = self._held, bytearray()
             joined += data
             data = memoryview(joined)
         self._consume(data)
+        return None
 
     def _consume(self, data: memoryview) -> None:
         """Serves every whole frame; keeps what is left for later."""
@@ -195,22 +196,37 @@ class ServedConnection:
 
     # -- serving
 
+    def _serve_alone(self, frame: memoryview) -> bytes | None:
+        """A request that came whole and with nothing behind it; what it returns is to be sent at once."""
+        answer = self._answer_to(frame)
+        if type(answer) is list and len(answer) == 1 and not self._outstanding and not self.link.unsent_bytes:
+            (only,) = answer
+            if type(only) is bytes:
+                return only
+        self._take(answer, 0)
+        return None
+
     def _serve(self, frame: memoryview, budget_bytes: int) -> bool:
         """Whether the bytes of the request are still needed when this returns."""
-        is_held = False
+        return self._take(self._answer_to(frame), budget_bytes)
+
+    def _answer_to(self, frame: memoryview) -> Answer:
         try:
             answer = None if self.short_way is None else self.short_way(self, frame)
-            if answer is None:
-                answer = self._dispatch(self, frame)
+            return self._dispatch(self, frame) if answer is None else answer
         except CloseConnection as error:
-            self._server.budget.give_back(budget_bytes)
             self._refuse(str(error))
-            return False
         except Exception as error:
-            self._server.budget.give_back(budget_bytes)
-            self._server.failed(self, error)
-            self._refuse("its request could not be served")
-            return False
+            self._not_served(error)
+        return None
+
+    def _not_served(self, error: BaseException) -> None:
+        self._server.failed(self, error)
+        self._refuse("its request could not be served")
+
+    def _take(self, answer: Answer, budget_bytes: int) -> bool:
+        """Sends an answer when its turn comes. Whether the bytes of its request are still needed."""
+        is_held = False
         if isinstance(answer, Later):
             slot = _Slot(None, answer.future, not answer.may_go_on)
             is_held = answer.holds_request
@@ -247,8 +263,7 @@ class ServedConnection:
             self._refuse(str(error))
             return
         if error is not None:
-            self._server.failed(self, error)
-            self._refuse("its request could not be served")
+            self._not_served(error)
             return
         slot.parts = future.result()
         slot.future = None
@@ -313,6 +328,7 @@ class ServedConnection:
         if not self.is_open:
             return
         self.is_open = False
+        self.lane = None
         self._held = bytearray()
         self._frame = None
         if self._paid_bytes:

@@ -273,7 +273,9 @@ class SimLink:
         buffer[:count] = chunk[:count]
         if count < len(chunk):
             self._arrived.appendleft(chunk[count:])
-        self._context.run(self._receiver.received, count)
+        reply = self._context.run(self._receiver.received, count)
+        if reply is not None:
+            self._context.run(self.send, [reply])
         self.other_end.outgoing.taken(count)
 
     def drained(self) -> None:

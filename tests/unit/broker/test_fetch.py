@@ -301,7 +301,7 @@ async def test_a_parked_poll_pins_nothing_and_is_forgotten_when_its_reader_has_l
     )
     await asyncio.sleep(1)
     assert pins(node) == 0
-    assert len(partition._watchers) == 1
+    assert len(partition.watchers) == 1
     if ending == "reset":
         node.world.wires.cut(cast(Any, client.link))
         await asyncio.sleep(1)
@@ -309,7 +309,7 @@ async def test_a_parked_poll_pins_nothing_and_is_forgotten_when_its_reader_has_l
         # A connection is not read from while it waits for its answer, so its end is noticed with the answer.
         client.close()
         await asyncio.sleep(10)
-    assert len(partition._watchers) == 0
+    assert len(partition.watchers) == 0
     assert len(node.broker.server.connections) == 1
     await producer.produce("t", batch_of(b"b"))
     assert pins(node) == 0

@@ -11,10 +11,12 @@ class Recorder:
         self.closings = []
         self.drains = 0
         self.calls = 0
+        self.buffers = 0
         self._buffer = memoryview(bytearray(buffer_bytes))
         self._changed = asyncio.Event()
 
     def get_buffer(self):
+        self.buffers += 1
         return self._buffer
 
     def received(self, count):

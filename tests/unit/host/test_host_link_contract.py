@@ -1,4 +1,5 @@
-"""What Network and Link promise: over real sockets on both kinds of loop, and in the simulated world."""
+"""What Network and Link promise: over real sockets, with rounds that are compiled and without, and in the simulated
+world."""
 
 import asyncio
 import sys
@@ -9,7 +10,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from network_peers import Pair, Recorder
 
-from semel.host import real_link
+from semel.host import ready_links, real_link
 from semel.host.api import FileRange
 from semel.host.real_disk import RealDisk
 from semel.host.real_network import RealNetwork
@@ -17,7 +18,7 @@ from semel.sim.disk import SimDisk
 from semel.sim.loop import SimLoop
 from semel.sim.network import SimNetwork, Wires
 
-LOOPS = {"asyncio": asyncio.new_event_loop, "simulated": SimLoop}
+LOOPS = {"asyncio": asyncio.new_event_loop, "not compiled": asyncio.new_event_loop, "simulated": SimLoop}
 
 
 class World:
@@ -36,6 +37,9 @@ class World:
             await scenario(pair)
             pair.close()
 
+        self.run_alone(main)
+
+    def run_alone(self, main):
         with asyncio.Runner(loop_factory=LOOPS[self._kind]) as runner:
             runner.run(main())
 
@@ -48,6 +52,9 @@ class World:
 @pytest.fixture(params=LOOPS)
 def world(request, tmp_path, monkeypatch):
     monkeypatch.setattr(real_link, "LINGER_S", 60)  # no test may pass because a link gave up waiting
+    if request.param == "not compiled":
+        monkeypatch.setattr(real_link, "Reader", None)
+        monkeypatch.setattr(ready_links, "serve_round", None)
     world = World(request.param, tmp_path)
     yield world
     world.disk.close()
@@ -80,6 +87,81 @@ def test_a_small_buffer_is_filled_again_and_again(world):
         assert pair.at_server.calls >= 1000 / 7
 
     world.run(scenario)
+
+
+class Replying(Recorder):
+    """Returns a reply to whatever comes, and may do something before."""
+
+    def __init__(self, reply, act=lambda: None):
+        super().__init__()
+        self._reply = reply
+        self._act = act
+
+    def received(self, count):
+        super().received(count)
+        self._act()
+        return self._reply
+
+
+def _with_replies(world, reply, scenario, act=lambda link: None):
+    async def main():
+        pair = await Pair.connect(world.network())
+        pair.at_client, pair.at_server = Recorder(), Replying(reply, lambda: act(pair.server))
+        pair.client.start(pair.at_client)
+        pair.server.start(pair.at_server)
+        pair.client.send([b"?"])
+        await scenario(pair)
+        pair.close()
+
+    world.run_alone(main)
+
+
+def test_what_the_receiver_returns_is_sent(world):
+    async def scenario(pair):
+        for number in range(1, 20):
+            await pair.at_client.until_bytes(3 * number)
+            pair.client.send([b"?"])
+        assert pair.server.unsent_bytes == 0
+        assert pair.at_server.drains == 0
+
+    _with_replies(world, b"yes", scenario)
+
+
+def test_what_the_receiver_sends_before_it_returns_goes_first(world):
+    async def scenario(pair):
+        await pair.at_client.until_bytes(6)
+        assert pair.at_client.data == b"noyes!"
+
+    _with_replies(world, b"yes!", scenario, lambda link: link.send([b"no"]))
+
+
+def test_a_reply_to_a_peer_that_does_not_read_waits_for_it(world):
+    reply = pattern(8_000_000)[:8_000_000]
+
+    async def scenario(pair):
+        await pair.at_client.until_bytes(len(reply))
+        as_sent = pair.at_client.data == reply
+        assert as_sent
+        await pair.at_server.until(lambda server: server.drains)
+        assert pair.server.unsent_bytes == 0
+
+    _with_replies(world, reply, scenario)
+
+
+def test_a_reply_is_sent_before_the_end_that_follows_it(world):
+    async def scenario(pair):
+        await pair.at_client.until_closed()
+        assert pair.at_client.data == b"goodbye"
+
+    _with_replies(world, b"goodbye", scenario, lambda link: asyncio.get_running_loop().call_soon(link.close_when_sent))
+
+
+def test_no_reply_is_sent_by_a_link_that_has_ended(world):
+    async def scenario(pair):
+        await pair.at_client.until_closed()
+        assert pair.at_client.data == b""
+
+    _with_replies(world, b"too late", scenario, lambda link: link.close())
 
 
 def test_file_ranges_travel_between_bytes_and_are_released(world):

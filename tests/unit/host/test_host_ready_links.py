@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import select
 import socket
 
+import pytest
 from network_peers import Pair, Recorder
 
 from semel.host.ready_links import ROUNDS_PER_TURN
@@ -162,6 +164,91 @@ async def test_a_link_that_another_one_closes_in_the_same_round_is_not_served_an
         _end(pair)
 
 
+class Replying(Recorder):
+    """Returns a reply, and then does something to another link of the same round."""
+
+    def __init__(self, reply):
+        super().__init__()
+        self._reply = reply
+        self.act = lambda: None
+
+    def received(self, count):
+        super().received(count)
+        self.act()
+        return self._reply
+
+
+async def _two_in_one_round(act):
+    """Of two links that are read in one round, the second does `act(first, second)` when the first has its reply kept.
+    What the clients of both have heard in the end."""
+    network = RealNetwork()
+    pairs = [await Pair.connect(network), await Pair.connect(network)]
+    for pair in pairs:
+        pair.at_client, pair.at_server = Recorder(), Replying(b"reply")
+        pair.client.start(pair.at_client)
+        pair.client.send([b"?"])
+    await asyncio.sleep(0.05)  # both have arrived before anybody reads
+    heard = []
+    for pair, other in (pairs, pairs[::-1]):
+
+        def second_acts(pair=pair, other=other):
+            heard.append(pair)
+            if len(heard) == 2:
+                act(other.server, pair.server)
+
+        pair.at_server.act = second_acts
+        pair.server.start(pair.at_server)
+    first, second = await _both(pairs, heard)
+    return first, second, pairs
+
+
+async def _both(pairs, heard):
+    await _until(lambda: len(heard) == 2)
+    first, second = heard
+    await second.at_client.until_bytes(5)
+    return first, second
+
+
+async def test_what_is_sent_after_a_kept_reply_goes_behind_it():
+    for more in (b"small", bytes(1 << 20)):
+        first, second, pairs = await _two_in_one_round(lambda first, second, more=more: first.send([more]))
+        await first.at_client.until_bytes(5 + len(more))
+        assert first.at_client.data == b"reply" + more
+        assert second.at_client.data == b"reply"
+        for pair in pairs:
+            _end(pair)
+
+
+async def test_a_kept_reply_is_sent_before_its_link_is_closed():
+    first, _, pairs = await _two_in_one_round(lambda first, second: first.close_when_sent())
+    await first.at_client.until_closed()
+    assert first.at_client.data == b"reply"
+    for pair in pairs:
+        _end(pair)
+
+
+async def test_a_kept_reply_ends_with_its_link_and_reaches_nobody_else():
+    others = []
+
+    def reuse_its_descriptor(first, second):
+        fd = first._fd
+        first.close()
+        others.extend(socket.socketpair())
+        assert fd in [other.fileno() for other in others]
+
+    first, _, pairs = await _two_in_one_round(reuse_its_descriptor)
+    await first.at_client.until_closed()
+    assert first.at_client.data == b""
+    for other in others:
+        other.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            other.recv(100)
+    for other in others:
+        other.close()
+    for pair in pairs:
+        _end(pair)
+
+
 async def test_what_fails_while_one_link_is_served_does_not_hold_back_the_answers_of_others():
     network = RealNetwork()
     good, bad = await Pair.connect(network), await Pair.connect(network)
@@ -178,6 +265,7 @@ async def test_what_fails_while_one_link_is_served_does_not_hold_back_the_answer
 
     good.server.start(Answering(lambda: good.server.send([b"!"])))
     bad.server.start(Recorder())
+    network._ready_links.watch(bad.server._fd, bad.server, select.EPOLLIN)  # without a reader
     network._ready_links._watched[bad.server._fd] = type("Failing", (), {"ready": staticmethod(fail)})()
     await good.at_client.until_bytes(1)
     assert str(failures[0]) == "planted"

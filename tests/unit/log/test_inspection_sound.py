@@ -102,7 +102,7 @@ def test_producers_that_were_forgotten_are_noted_and_open_transactions_must_be_k
     findings = Findings()
     check_partition(open_partition(disk, DIRECTORY), findings, Surroundings(was_clean=True))
     assert [(finding.kind, finding.is_wrong) for finding in findings] == [(Kind.FORGOTTEN_PRODUCERS, False)]
-    log.producers._rows.clear()
+    log.producers.live_rows.clear()
     from semel.log.snapshots import write_snapshot_now
 
     write_snapshot_now(disk, DIRECTORY, 2, {})

@@ -80,7 +80,9 @@ class FakeLink:
             assert count
             buffer[:count] = self._waiting[:count]
             del self._waiting[:count]
-            self._receiver.received(count)
+            reply = self._receiver.received(count)
+            if reply is not None:
+                self.send([reply])
 
     @property
     def unread_bytes(self) -> int:

@@ -141,8 +141,8 @@ def check_idle(broker: Broker, findings: Findings) -> None:
         name = f"{partition.topic}-{partition.index}"
         if partition._waiting_for_commit:
             findings.wrong("queue left over", f"{len(partition._waiting_for_commit)} wait for a commit of {name}")
-        if partition._watchers:
-            findings.wrong("queue left over", f"{len(partition._watchers)} watch {name}")
+        if partition.watchers:
+            findings.wrong("queue left over", f"{len(partition.watchers)} watch {name}")
         if partition.log.last_stable_offset != partition.log.high_watermark:
             findings.wrong("transaction left open", f"{name} is stable up to {partition.log.last_stable_offset} only")
 

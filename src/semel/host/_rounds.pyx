@@ -1,0 +1,116 @@
+# cython: language_level=3
+"""One round over the sockets that are ready: a request is read, and what its reader answers at once is sent, without
+more of Python in between than the reader itself. What is unusual in any way is for the link to handle."""
+
+cdef extern from "<sys/epoll.h>" nogil:
+    ctypedef union epoll_data_t:
+        int fd
+    struct epoll_event:
+        unsigned int events
+        epoll_data_t data
+    int epoll_wait(int epoll_fd, epoll_event *events, int most, int timeout_ms)
+    unsigned int EPOLLIN
+
+cdef extern from "<sys/socket.h>" nogil:
+    ssize_t recv(int fd, void *buffer, size_t size, int flags)
+    ssize_t send(int fd, const void *buffer, size_t size, int flags)
+    int MSG_DONTWAIT, MSG_NOSIGNAL
+
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.errno cimport EAGAIN, EINTR, errno
+
+cdef enum:
+    EVENTS_PER_ROUND = 64
+
+
+cdef class Reader:
+    """Of a link that only reads at the moment: nothing of it waits to be sent, but for a reply until its round ends."""
+
+    cdef object _link
+    cdef object _get_buffer
+    cdef object _received
+    cdef int _fd
+    cdef bytes _reply
+    cdef bint _sends_itself
+
+    def __init__(self, link, int fd, get_buffer, received):
+        self._link = link
+        self._fd = fd
+        self._get_buffer = get_buffer
+        self._received = received
+
+    def take_reply(self) -> bytes | None:
+        """The link has more to send: the reply that is kept for it, if there is one, goes before that."""
+        reply, self._reply = self._reply, None
+        self._sends_itself = True
+        return reply
+
+    def end(self) -> None:
+        """The link has ended, and its descriptor may be another's by now."""
+        self._fd = -1
+        self._reply = None
+
+    cdef int read(self) except -1:
+        """Whether there is a reply to be sent."""
+        cdef Py_buffer buffer
+        cdef ssize_t got
+        cdef int error = 0
+        try:
+            PyObject_GetBuffer(self._get_buffer(), &buffer, PyBUF_WRITABLE)
+        except BufferError:
+            self._link.ready(EPOLLIN)
+            return 0
+        got = recv(self._fd, buffer.buf, buffer.len, MSG_DONTWAIT)
+        if got < 0:
+            error = errno
+        is_full = got == buffer.len
+        PyBuffer_Release(&buffer)
+        if got > 0:
+            self._sends_itself = False
+            reply = self._received(got)
+            if reply is not None and self._sends_itself:
+                self._link.send([reply])
+            else:
+                self._reply = reply
+            if is_full:
+                self._link.ready(EPOLLIN)
+            return self._reply is not None
+        if got == 0:
+            self._link.ready(EPOLLIN)
+        elif error != EAGAIN and error != EINTR:
+            self._link.read_failed(error)
+        return 0
+
+    cdef int send(self) except -1:
+        cdef bytes reply = self._reply
+        cdef ssize_t sent
+        if reply is None:  # the link had more to send, and has taken it along, or it has ended
+            return 0
+        self._reply = None
+        sent = send(self._fd, PyBytes_AS_STRING(reply), PyBytes_GET_SIZE(reply), MSG_DONTWAIT | MSG_NOSIGNAL)
+        if sent != PyBytes_GET_SIZE(reply):
+            self._link.reply_refused(reply, max(sent, 0), errno if sent < 0 else 0)
+        return 0
+
+
+def serve_round(int epoll_fd, dict readers, serve) -> bool:
+    """Whether any was ready. `serve(fd, events)` is for those that have no reader in `readers`, or more to tell of."""
+    cdef epoll_event events[EVENTS_PER_ROUND]
+    cdef Reader reader
+    cdef int number, count
+    cdef list kept = []
+    count = epoll_wait(epoll_fd, events, EVENTS_PER_ROUND, 0)
+    for number in range(count):
+        reader = readers.get(events[number].data.fd) if events[number].events == EPOLLIN else None
+        if reader is None:
+            serve(events[number].data.fd, events[number].events)
+            continue
+        try:
+            if reader.read():
+                kept.append(reader)
+        except Exception as error:
+            reader._link.receiver_failed(error)
+    for reader in kept:
+        reader.send()
+    return count > 0

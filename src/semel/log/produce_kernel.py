@@ -1,0 +1,554 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""An ordinary produce request, judged and appended in one call: what nearly every small request of a busy client is.
+
+Ordinary is: one partition, the same bytes before the records as last time, one plain batch in perfect order that is the
+next one of its producer, and that the active segment has room for. `append` knows nothing else: whatever differs in any
+way gets -1, nothing has changed then, and the decoder, `validate` and `producers` say what is wrong, if there is
+anything. Compiled or plain Python, with the same results; indexes are checked here, because compiled code does not.
+"""
+
+from __future__ import annotations
+
+try:
+    import cython
+except ImportError:  # an install without Cython and without a compiled kernel
+    from semel.records import _cython_shadow as cython
+
+from crc32c import crc32c
+
+from semel.log.errors import BrokenLog, Refused
+from semel.records.errors import InvalidRecord
+from semel.records.kernel import walk_records
+
+compiled: bool = cython.compiled
+
+_FRAME_START = cython.declare(cython.longlong, 4)
+_CORRELATION_AT = cython.declare(cython.longlong, 4)
+_CORRELATION_END = cython.declare(cython.longlong, 8)
+_HEADER_BYTES = cython.declare(cython.longlong, 61)
+_LENGTH_FIELD_END = cython.declare(cython.longlong, 12)
+_LARGEST_SPAN_MS = cython.declare(cython.longlong, 2**62)
+_SEQUENCE_MASK = cython.declare(cython.longlong, 2**31 - 1)
+_MAX_RELATIVE_OFFSET = cython.declare(cython.longlong, 2**31 - 1)
+_INDEX_ENTRY_BYTES = cython.declare(cython.longlong, 8)
+# A producer's row, as `producers` has it: the newest batch, then up to four older ones.
+_ENTRY_BYTES = cython.declare(cython.longlong, 46)
+_OLDER_BYTES = cython.declare(cython.longlong, 16)
+_ROW_BYTES = cython.declare(cython.longlong, 110)
+_NO_OFFSET = cython.declare(cython.longlong, -1)
+_NO_TIMESTAMP = cython.declare(cython.longlong, -1)
+_NOT_ORDINARY = cython.declare(cython.longlong, -1)
+
+
+@cython.cclass
+class SegmentEnd:
+    """Where a segment ends: the numbers that every append changes, and the step that changes them."""
+
+    base_offset = cython.declare(cython.longlong, visibility="public")
+    next_offset = cython.declare(cython.longlong, visibility="public")
+    size_bytes = cython.declare(cython.longlong, visibility="public")
+    first_timestamp_ms = cython.declare(cython.longlong, visibility="public")
+    max_timestamp_ms = cython.declare(cython.longlong, visibility="public")
+    max_timestamp_offset = cython.declare(cython.longlong, visibility="public")
+    bytes_since_index = cython.declare(cython.longlong, visibility="public")
+    offset_index = cython.declare(object, visibility="public")
+    time_index = cython.declare(object, visibility="public")
+
+    @cython.ccall
+    def note(
+        self,
+        last_offset: cython.longlong,
+        max_timestamp_ms: cython.longlong,
+        position: cython.longlong,
+        size_bytes: cython.longlong,
+        index_interval_bytes: cython.longlong,
+    ) -> object:
+        """Counts a batch that stands at `position` in: offsets, timestamps, indexes."""
+        if max_timestamp_ms > self.max_timestamp_ms:
+            self.max_timestamp_ms = max_timestamp_ms
+            self.max_timestamp_offset = last_offset
+        if self.first_timestamp_ms == _NO_TIMESTAMP:
+            self.first_timestamp_ms = max_timestamp_ms
+        if self.bytes_since_index > index_interval_bytes:
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
+            self.bytes_since_index = 0
+        self.bytes_since_index += size_bytes
+        if position + size_bytes > self.size_bytes:  # else a scan counts in what is there already
+            self.size_bytes = position + size_bytes
+        self.next_offset = last_offset + 1
+        return None
+
+    @cython.ccall
+    def is_full(
+        self,
+        size_bytes: cython.longlong,
+        last_offset: cython.longlong,
+        timestamp_ms: cython.longlong,
+        now_ms: cython.longlong,
+        most_bytes: cython.longlong,
+        most_index_bytes: cython.longlong,
+        most_ms: cython.ulonglong,
+    ) -> cython.bint:
+        """Whether the next batch is for another segment; `most` are the limits of one."""
+        entries: cython.longlong = self.offset_index.count
+        if self.size_bytes == 0:
+            return False
+        if (
+            self.size_bytes + size_bytes > most_bytes
+            or last_offset - self.base_offset > _MAX_RELATIVE_OFFSET
+            or entries * _INDEX_ENTRY_BYTES >= most_index_bytes
+        ):
+            return True
+        if timestamp_ms == _NO_TIMESTAMP:
+            timestamp_ms = now_ms
+        if self.first_timestamp_ms == _NO_TIMESTAMP or timestamp_ms <= self.first_timestamp_ms:
+            return False
+        # Two numbers of 64 bits may lie further apart than one of them can say, with a sign.
+        age_ms: cython.ulonglong = cython.cast(cython.ulonglong, timestamp_ms) - cython.cast(
+            cython.ulonglong, self.first_timestamp_ms
+        )
+        return age_ms > most_ms
+
+
+@cython.cclass
+class LogEnd:
+    """Where a log ends, and what an append notes besides."""
+
+    start_offset = cython.declare(cython.longlong, visibility="public")
+    end_offset = cython.declare(cython.longlong, visibility="public")
+    high_watermark = cython.declare(cython.longlong, visibility="public")
+    config = cython.declare(object, visibility="public")
+    segments = cython.declare(list, visibility="public")
+    epochs = cython.declare(object, visibility="public")
+    producers = cython.declare(object, visibility="public")
+    # Segments that were written to since they were flushed.
+    dirty = cython.declare(list, visibility="public")
+
+    @cython.ccall
+    def note_written(self, segment: SegmentEnd, leader_epoch: cython.longlong, base_offset: cython.longlong) -> object:
+        entries: list = self.epochs.entries
+        if not entries or entries[len(entries) - 1][0] < leader_epoch:
+            self.epochs.assign(leader_epoch, base_offset)
+        if not self.dirty or self.dirty[len(self.dirty) - 1] is not segment:
+            self.dirty.append(segment)
+        self.end_offset = segment.next_offset
+        return None
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _number(data: cython.p_const_uchar, at: cython.Py_ssize_t, size: cython.int) -> cython.longlong:
+    """A signed number of up to 8 bytes."""
+    value: cython.longlong = data[at]
+    index: cython.int
+    if value >= 0x80:
+        value -= 0x100
+    for index in range(1, size):
+        value = value * 0x100 + data[at + index]
+    return value
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _put(data: cython.p_uchar, at: cython.Py_ssize_t, value: cython.longlong, size: cython.int) -> cython.void:
+    while size > 0:
+        size -= 1
+        data[at + size] = value & 0xFF
+        value >>= 8
+
+
+@cython.cfunc
+def _next_row(
+    row: bytes,
+    producer_epoch: cython.longlong,
+    sequence: cython.longlong,
+    last_offset_delta: cython.longlong,
+    base_offset: cython.longlong,
+    now_ms: cython.longlong,
+) -> bytes | None:
+    """The row after the next batch in order outside of transactions; None when the batch is not that."""
+    before: cython.p_const_uchar = row
+    size: cython.Py_ssize_t = len(row)
+    kept: cython.Py_ssize_t
+    index: cython.Py_ssize_t
+    last_sequence: cython.longlong
+    if size < _ENTRY_BYTES:
+        return None
+    last_sequence = _number(before, 10, 4)
+    if _number(before, 8, 2) != producer_epoch or last_sequence < 0 or _number(before, 38, 8) != _NO_OFFSET:
+        return None
+    if sequence != (last_sequence + 1) & _SEQUENCE_MASK:
+        return None
+    kept = min(size + _OLDER_BYTES, _ROW_BYTES)
+    made: bytearray = bytearray(kept)
+    after: cython.p_uchar = made
+    for index in range(_ENTRY_BYTES):
+        after[index] = before[index]
+    _put(after, 10, (sequence + last_offset_delta) & _SEQUENCE_MASK, 4)
+    _put(after, 14, base_offset + last_offset_delta, 8)
+    _put(after, 22, last_offset_delta, 4)
+    _put(after, 26, now_ms, 8)
+    for index in range(_OLDER_BYTES):  # its last sequence, last offset and offset delta lie side by side
+        after[_ENTRY_BYTES + index] = before[10 + index]
+    for index in range(_ENTRY_BYTES + _OLDER_BYTES, kept):
+        after[index] = before[index - _OLDER_BYTES]
+    return bytes(made)
+
+
+@cython.final
+@cython.cclass
+class OrdinaryProduce:
+    """What makes a request of one client for one partition an ordinary one."""
+
+    prefix: bytes
+    prefix_bytes: cython.Py_ssize_t
+    has_compact_length: cython.bint
+    suffix_bytes: cython.Py_ssize_t
+    config: object
+    max_batch_bytes: cython.longlong
+    before_ms: cython.longlong
+    after_ms: cython.longlong
+    needs_keys: cython.bint
+    index_interval_bytes: cython.longlong
+    segment_bytes: cython.longlong
+    segment_index_bytes: cython.longlong
+    segment_ms: cython.longlong
+    at: cython.Py_ssize_t  # where `number` reads
+    is_odd: cython.bint  # there was no number, or none of those that `number` reads
+
+    def __init__(
+        self, prefix: bytes, has_compact_length: cython.bint, suffix_bytes: cython.Py_ssize_t, config: object
+    ) -> None:
+        """`prefix` is the frame up to the length of the records, a compact one or an int32; the correlation id in it
+        does not count. After the records come `suffix_bytes` zeros. `config` is the topic's."""
+        if len(prefix) < _CORRELATION_END or suffix_bytes < 0:
+            raise ValueError(f"a frame does not begin with {prefix!r} and end with {suffix_bytes} bytes")
+        self.prefix = prefix
+        self.prefix_bytes = len(prefix)
+        self.has_compact_length = has_compact_length
+        self.suffix_bytes = suffix_bytes
+        self.config = config
+        self.max_batch_bytes = min(config.max_message_bytes, config.segment_bytes)
+        self.before_ms = min(config.message_timestamp_before_max_ms, _LARGEST_SPAN_MS)
+        self.after_ms = min(config.message_timestamp_after_max_ms, _LARGEST_SPAN_MS)
+        self.needs_keys = "compact" in config.cleanup_policy
+        self.index_interval_bytes = config.index_interval_bytes
+        self.segment_bytes = config.segment_bytes
+        self.segment_index_bytes = config.segment_index_bytes
+        self.segment_ms = config.segment_ms
+
+    def append(
+        self, log: LogEnd, frame: memoryview, leader_epoch: cython.longlong, now_ms: cython.longlong
+    ) -> cython.longlong:
+        """The first offset of the batch, or -1: it is not ordinary. A disk that refuses raises what the segment says,
+        and nothing is appended."""
+        view: cython.uchar[::1] = frame
+        if len(view) == 0:
+            return _NOT_ORDINARY
+        data: cython.p_uchar
+        if cython.compiled:
+            data = cython.address(view[0])
+        else:
+            data = view
+        return self.append_from(log, frame, data, 0, len(view), leader_epoch, now_ms)
+
+    @cython.cfunc
+    @cython.exceptval(-2)
+    def append_from(
+        self,
+        log: LogEnd,
+        buffer: memoryview,
+        data: cython.p_uchar,
+        frame_start: cython.Py_ssize_t,
+        frame_end: cython.Py_ssize_t,
+        leader_epoch: cython.longlong,
+        now_ms: cython.longlong,
+    ) -> cython.longlong:
+        """As `append`, of a frame within a buffer; `data` are the bytes of the buffer."""
+        if not log.segments or log.config is not self.config:
+            return _NOT_ORDINARY
+        start: cython.Py_ssize_t = self.batch_start(data, frame_start, frame_end)
+        if start < 0:
+            return _NOT_ORDINARY
+        size: cython.Py_ssize_t = frame_end - self.suffix_bytes - start
+        last_offset_delta: cython.longlong = _number(data, start + 23, 4)
+        greatest: cython.longlong = _number(data, start + 35, 8)
+        producer_id: cython.longlong = _number(data, start + 43, 8)
+        producer_epoch: cython.longlong = _number(data, start + 51, 2)
+        sequence: cython.longlong = _number(data, start + 53, 4)
+        count: cython.longlong = _number(data, start + 57, 4)
+        base_offset: cython.longlong = log.end_offset
+        segment: SegmentEnd = log.segments[len(log.segments) - 1]
+        if (
+            _number(data, start, 8) != 0
+            or _number(data, start + 8, 4) + _LENGTH_FIELD_END != size
+            or data[start + 16] != 2
+            or _number(data, start + 21, 2) != 0
+            or count <= 0
+            or count != last_offset_delta + 1
+            or segment.is_full(
+                size,
+                base_offset + last_offset_delta,
+                greatest,
+                now_ms,
+                self.segment_bytes,
+                self.segment_index_bytes,
+                self.segment_ms,
+            )
+        ):
+            return _NOT_ORDINARY
+        rows: dict = log.producers.live_rows
+        row = None
+        if producer_id >= 0:
+            known = rows.get(producer_id)
+            if known is None or producer_epoch < 0 or sequence < 0:
+                return _NOT_ORDINARY
+            row = _next_row(known, producer_epoch, sequence, last_offset_delta, base_offset, now_ms)
+            if row is None:
+                return _NOT_ORDINARY
+        elif producer_id != -1:
+            return _NOT_ORDINARY
+        batch = buffer[start : start + size]
+        if not self.are_ordinary(batch, data, start, count, greatest, now_ms):
+            return _NOT_ORDINARY
+        _put(data, start, base_offset, 8)
+        _put(data, start + 12, leader_epoch, 4)
+        position: cython.longlong = segment.write(batch)
+        segment.note(base_offset + last_offset_delta, greatest, position, size, self.index_interval_bytes)
+        if row is not None:
+            rows[producer_id] = row
+        log.note_written(segment, leader_epoch, base_offset)
+        return base_offset
+
+    @cython.cfunc
+    def are_ordinary(
+        self,
+        batch: memoryview,
+        data: cython.p_const_uchar,
+        start: cython.Py_ssize_t,
+        count: cython.longlong,
+        greatest: cython.longlong,
+        now_ms: cython.longlong,
+    ) -> cython.bint:
+        """The records, which no bit has been lost of."""
+        least: cython.longlong
+        greatest_found: cython.longlong
+        null_keys: cython.longlong
+        if crc32c(batch[21:]) != _number(data, start + 17, 4) & 0xFFFFFFFF:
+            return False
+        earliest: cython.longlong = now_ms - self.before_ms
+        if greatest > now_ms + self.after_ms:
+            return False
+        if self.are_plain(data, start, start + len(batch), count, greatest, earliest):
+            return True
+        try:
+            least, greatest_found, null_keys = walk_records(
+                batch, _HEADER_BYTES, count, count - 1, False, _number(data, start + 27, 8)
+            )
+        except InvalidRecord:
+            return False
+        return greatest_found == greatest and not (null_keys and self.needs_keys) and least >= earliest
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def are_plain(
+        self,
+        data: cython.p_const_uchar,
+        start: cython.Py_ssize_t,
+        end: cython.Py_ssize_t,
+        count: cython.longlong,
+        greatest: cython.longlong,
+        earliest: cython.longlong,
+    ) -> cython.bint:
+        """Records without headers, as nearly all are: what `walk_records` would find in order. If not, it is asked."""
+        base_timestamp: cython.longlong = _number(data, start + 27, 8)
+        timestamp: cython.longlong
+        greatest_found: cython.longlong = -1
+        size: cython.longlong
+        index: cython.longlong
+        record_end: cython.Py_ssize_t
+        if base_timestamp < 0 or base_timestamp > _LARGEST_SPAN_MS:
+            return False
+        self.is_odd = False
+        self.at = start + _HEADER_BYTES
+        for index in range(count):
+            size = self.number(data, end)
+            if size < 0 or size > end - self.at:
+                return False
+            record_end = self.at + size
+            self.at += 1  # attributes: no bit of them has a meaning
+            timestamp = base_timestamp + self.number(data, record_end)
+            if timestamp > greatest_found or index == 0:
+                greatest_found = timestamp
+            if timestamp < earliest or self.number(data, record_end) != index:
+                return False
+            size = self.number(data, record_end)
+            if size < 0 and (size < -1 or self.needs_keys):
+                return False
+            self.step_over(size, record_end)
+            size = self.number(data, record_end)
+            if size < -1:
+                return False
+            self.step_over(size, record_end)
+            if self.number(data, record_end) != 0 or self.at != record_end or self.is_odd:
+                return False
+        return self.at == end and greatest_found == greatest
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def step_over(self, size: cython.longlong, end: cython.Py_ssize_t) -> cython.void:
+        if size > end - self.at:
+            self.is_odd = True
+        elif size > 0:
+            self.at += size
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def number(self, data: cython.p_const_uchar, end: cython.Py_ssize_t) -> cython.longlong:
+        """A zigzag varint of 32 bits before `end`."""
+        raw: cython.ulonglong = 0
+        byte: cython.ulonglong
+        place: cython.int
+        for place in range(5):
+            if self.at >= end:
+                break
+            byte = data[self.at]
+            self.at += 1
+            raw |= (byte & 0x7F) << (7 * place)
+            if byte < 0x80:
+                if raw > 0xFFFFFFFF:
+                    break
+                return cython.cast(cython.longlong, raw >> 1) ^ -cython.cast(cython.longlong, raw & 1)
+        self.is_odd = True
+        return 0
+
+    @cython.cfunc
+    @cython.exceptval(-2)
+    def batch_start(
+        self, data: cython.p_const_uchar, start: cython.Py_ssize_t, frame_end: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        """Where the batch begins, if the frame is as the last one and long enough for a batch header; else -1."""
+        at: cython.Py_ssize_t = start + self.prefix_bytes
+        end: cython.Py_ssize_t = frame_end - self.suffix_bytes
+        index: cython.Py_ssize_t
+        length: cython.longlong = 0
+        prefix: cython.p_const_uchar = self.prefix
+        if end - at < _HEADER_BYTES + 5:
+            return -1
+        for index in range(_CORRELATION_AT):
+            if data[start + index] != prefix[index]:
+                return -1
+        for index in range(_CORRELATION_END, self.prefix_bytes):
+            if data[start + index] != prefix[index]:
+                return -1
+        for index in range(end, frame_end):
+            if data[index] != 0:
+                return -1
+        if self.has_compact_length:
+            for index in range(4):  # 28 bits hold the length of any batch that may be that long
+                length |= cython.cast(cython.longlong, data[at] & 0x7F) << (7 * index)
+                at += 1
+                if data[at - 1] < 0x80:
+                    break
+            length -= 1
+        else:
+            length = _number(data, at, 4)
+            at += 4
+        return at if length == end - at and length <= self.max_batch_bytes and length >= _HEADER_BYTES else -1
+
+
+@cython.final
+@cython.cclass
+class Reply:
+    """The answer to a success, encoded once, with gaps."""
+
+    form: bytes
+    base_at: cython.Py_ssize_t
+    start_at: cython.Py_ssize_t
+
+    def __init__(self, form: bytes, base_at: cython.Py_ssize_t, start_at: cython.Py_ssize_t) -> None:
+        """Its correlation id is where that of every response is. Where its first offset stands, and where the log's;
+        -1: it is not told."""
+        if len(form) < _CORRELATION_END or not 0 <= base_at <= len(form) - 8 or not -1 <= start_at <= len(form) - 8:
+            raise ValueError(f"no offsets can be put at {base_at} and {start_at} of {len(form)} bytes")
+        self.form = form
+        self.base_at = base_at
+        self.start_at = start_at
+
+    @cython.ccall
+    def to(self, correlation_id: cython.longlong, base_offset: cython.longlong, start_offset: cython.longlong) -> bytes:
+        made: bytearray = bytearray(self.form)
+        data: cython.p_uchar = made
+        _put(data, _CORRELATION_AT, correlation_id, 4)
+        _put(data, self.base_at, base_offset, 8)
+        if self.start_at >= 0:
+            _put(data, self.start_at, start_offset, 8)
+        return bytes(made)
+
+
+@cython.final
+@cython.cclass
+class QuickLane:
+    """Ordinary produce requests from their bytes to their answers, in one call. For a partition where an answer waits
+    for nothing: who may write, the time, and who is told of it are asked for each, as on the longer way."""
+
+    ordinary: OrdinaryProduce
+    reply: Reply
+    partition: object
+    log: LogEnd
+    authorise: object
+    permission: tuple
+    always_tells: cython.bint
+    buffer: memoryview
+    data: cython.uchar[::1]
+
+    def __init__(
+        self, ordinary: OrdinaryProduce, reply: Reply, partition: object, authorise: object, permission: tuple
+    ) -> None:
+        """`authorise(principal, *permission)`: three words. What it needs of a `replication` partition is there."""
+        self.ordinary = ordinary
+        self.reply = reply
+        self.partition = partition
+        self.log = partition.log
+        self.authorise = authorise
+        self.permission = permission
+        self.always_tells = partition.flushes_in_turns
+        self.buffer = memoryview(b"")
+
+    def answer(self, principal: str, buffer: memoryview, count: cython.Py_ssize_t) -> bytes | None:
+        """To the first `count` bytes of the buffer, if they are one whole frame. None: nothing was done."""
+        partition = self.partition
+        base_offset: cython.longlong
+        data: cython.p_uchar
+        if buffer is not self.buffer:  # it is the same one, always, and need not be asked for its memory each time
+            self.data = buffer
+            self.buffer = buffer
+        if cython.compiled:
+            data = cython.address(self.data[0])
+        else:
+            data = self.data
+        if count < _FRAME_START + _CORRELATION_END or count > len(self.data) or partition.is_closed:
+            return None
+        if _number(data, 0, 4) != count - _FRAME_START or not self.authorise(principal, *self.permission):
+            return None
+        try:
+            base_offset = self.ordinary.append_from(
+                self.log, buffer, data, _FRAME_START, count, partition.leader_epoch, partition.clock.wall_ms()
+            )
+        except Refused:  # by the disk; the longer way has words for it
+            return None
+        except BrokenLog as broken:
+            partition.on_broken(broken)
+            raise
+        if base_offset < 0:
+            return None
+        if self.always_tells or partition.watchers or self.log.high_watermark != base_offset:
+            partition.tell_appended()
+        else:
+            self.log.high_watermark = self.log.end_offset
+        return self.reply.to(_number(data, _FRAME_START + _CORRELATION_AT, 4), base_offset, self.log.start_offset)

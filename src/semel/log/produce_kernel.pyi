@@ -1,0 +1,55 @@
+from collections.abc import Callable
+from typing import Any
+
+from semel.config import TopicConfig
+
+compiled: bool
+
+class SegmentEnd:
+    base_offset: int
+    next_offset: int
+    size_bytes: int
+    first_timestamp_ms: int
+    max_timestamp_ms: int
+    max_timestamp_offset: int
+    bytes_since_index: int
+    def note(
+        self, last_offset: int, max_timestamp_ms: int, position: int, size_bytes: int, index_interval_bytes: int
+    ) -> None: ...
+    def is_full(
+        self,
+        size_bytes: int,
+        last_offset: int,
+        timestamp_ms: int,
+        now_ms: int,
+        most_bytes: int,
+        most_index_bytes: int,
+        most_ms: int,
+    ) -> bool: ...
+
+class LogEnd:
+    start_offset: int
+    end_offset: int
+    high_watermark: int
+    config: TopicConfig
+    dirty: list[Any]
+    def note_written(self, segment: SegmentEnd, leader_epoch: int, base_offset: int) -> None: ...
+
+class OrdinaryProduce:
+    def __init__(self, prefix: bytes, has_compact_length: bool, suffix_bytes: int, config: TopicConfig) -> None: ...
+    def append(self, log: LogEnd, frame: memoryview, leader_epoch: int, now_ms: int) -> int: ...
+
+class Reply:
+    def __init__(self, form: bytes, base_at: int, start_at: int) -> None: ...
+    def to(self, correlation_id: int, base_offset: int, start_offset: int) -> bytes: ...
+
+class QuickLane:
+    def __init__(
+        self,
+        ordinary: OrdinaryProduce,
+        reply: Reply,
+        partition: object,
+        authorise: Callable[..., bool],
+        permission: tuple[object, ...],
+    ) -> None: ...
+    def answer(self, principal: str, buffer: memoryview, count: int) -> bytes | None: ...
