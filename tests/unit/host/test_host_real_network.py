@@ -95,9 +95,33 @@ def test_a_small_answer_is_one_packet_and_one_read(run, tmp_path):
         file = disk.open(str(tmp_path / "a"), create=True)
         file.write_at(0, bytes(1000))
         pair = (await Pair.connect(RealNetwork())).start()
-        pair.server.send([b"length", b"header", FileRange(file, 0, 1000), b"after"])
-        await pair.at_client.until_bytes(1017)
-        assert pair.at_client.calls <= 2
+        spy = Spy(pair.server)
+        pair.server.send([b"length", b"header", FileRange(file, 0, 1000), b"between", FileRange(file, 0, 10), b"after"])
+        assert file.pins == 0, "the ranges are released"
+        await pair.at_client.until_bytes(1034)
+        assert (pair.at_client.calls, spy.flags, spy.sent) == (1, [], [1034])
+        pair.close()
+        disk.close()
+
+    run(main())
+
+
+def test_behind_what_waits_for_its_reader_a_small_range_is_no_burden_on_memory(run, tmp_path):
+    async def main():
+        disk = RealDisk()
+        file = disk.open(str(tmp_path / "a"), create=True)
+        file.write_at(0, b"x" * 1000)
+        pair = (await Pair.connect(RealNetwork())).start()
+        pair.client.pause_reading()
+        pair.server.send([bytes(50_000_000)])
+        before = pair.server.unsent_bytes
+        pair.server.send([b"head", FileRange(file, 0, 1000), b"tail"])
+        assert before > 0
+        assert (pair.server.unsent_bytes, file.pins) == (before + 1008, 1)
+        pair.client.resume_reading()
+        await pair.at_client.until_bytes(50_001_008)
+        assert bytes(pair.at_client.data[-1008:]) == b"head" + b"x" * 1000 + b"tail"
+        assert file.pins == 0
         pair.close()
         disk.close()
 
@@ -105,12 +129,14 @@ def test_a_small_answer_is_one_packet_and_one_read(run, tmp_path):
 
 
 class Spy:
-    """Stands before a link's socket and notes the flags of what is sent."""
+    """Stands before a link's socket and notes the flags of what is sent in parts, the size of what is sent alone."""
 
     def __init__(self, link):
         self._socket = link._socket
         self.flags = []
+        self.sent = []
         link._socket = self
+        link._send_bytes = self.send
 
     def __getattr__(self, name):
         return getattr(self._socket, name)
@@ -119,16 +145,20 @@ class Spy:
         self.flags.append(flags)
         return self._socket.sendmsg(parts, ancillary, flags)
 
+    def send(self, part):
+        self.sent.append(len(part))
+        return self._socket.send(part)
+
 
 def test_bytes_before_a_range_wait_for_it_and_bytes_after_it_do_not(run, tmp_path):
     async def main():
         disk = RealDisk()
         file = disk.open(str(tmp_path / "a"), create=True)
-        file.write_at(0, bytes(1000))
+        file.write_at(0, bytes(100_000))
         pair = (await Pair.connect(RealNetwork())).start()
         spy = Spy(pair.server)
-        pair.server.send([b"head", FileRange(file, 0, 1000), b"tail", b"end"])
-        await pair.at_client.until_bytes(1011)
+        pair.server.send([b"head", FileRange(file, 0, 100_000), b"tail", b"end"])
+        await pair.at_client.until_bytes(100_011)
         assert spy.flags == [socket.MSG_MORE, 0]
         pair.close()
         disk.close()
