@@ -1,12 +1,14 @@
 """From a frame to its handler and back: header, version, decode, handle, encode.
 
 Handlers are imported on first use, so a node starts without those that nobody calls. A handler returns its response,
-None for no answer, a `Committing` when the answer only waits for durability, or a coroutine when it has to wait.
+None for no answer, a `Committing` when the answer only waits for durability, a `Parked` when it comes with something
+that others do, or a coroutine when it has to wait.
 """
 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -15,7 +17,7 @@ from semel.broker.authoriser import Authoriser
 from semel.broker.context import RequestContext
 from semel.broker.handlers import HANDLERS
 from semel.broker.produce_lanes import ProduceLanes
-from semel.rpc.served import Answer, CloseConnection, Later, Parts, ServedConnection
+from semel.rpc.served import Answer, CloseConnection, Later, Parts, Promised, ServedConnection
 from semel.wire.apis import API, request_class
 from semel.wire.codec import decoder
 from semel.wire.errors import ErrorCode, WireError
@@ -40,6 +42,18 @@ class Committing:
     def __init__(self, response: Response, waits_for: list[asyncio.Future[None]]) -> None:
         self.response = response
         self.waits_for = waits_for
+
+
+class Parked(ABC):
+    """A request that waits without a task. It answers, or fails, from a callback of the loop of its own."""
+
+    @abstractmethod
+    def begin(self, answer: Callable[[Response], None], fail: Callable[[Exception], None]) -> None:
+        """Called at once; neither is called before this has returned, and only one of them, once."""
+
+    @abstractmethod
+    def leave(self) -> None:
+        """Nobody waits for the answer any more."""
 
 
 class _Route(NamedTuple):
@@ -87,6 +101,8 @@ class Router:
             return None
         if isinstance(result, Committing):
             return self._committing(result, header.correlation_id, version)
+        if isinstance(result, Parked):
+            return self._parked(result, header.correlation_id, version)
         later = Later(self._finish(result, header.correlation_id, version), holds_request=True)
         later.future.add_done_callback(lambda _: result.close())  # it never began, if the task was cancelled at once
         return later
@@ -103,6 +119,12 @@ class Router:
     async def _finish(self, response: Awaitable[Response | None], correlation_id: int, version: int) -> Parts | None:
         answer = await response
         return None if answer is None else _parts(correlation_id, answer, version)
+
+    def _parked(self, parked: Parked, correlation_id: int, version: int) -> Later:
+        later = Promised()
+        later.future.add_done_callback(lambda _: parked.leave())
+        parked.begin(lambda response: later.keep(_parts(correlation_id, response, version)), later.fail)
+        return later
 
     def _committing(self, result: Committing, correlation_id: int, version: int) -> Later:
         """Answers when the last of the commits is there; one that fails closes the connection: the client retries."""

@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -50,6 +51,21 @@ class Later:
         self.future: asyncio.Future[Parts | None] = asyncio.ensure_future(answer)
         self.may_go_on = may_go_on
         self.holds_request = holds_request
+
+
+class Promised(Later):
+    """One that is kept from a callback of the loop, and sent in that callback: a future would take a turn more. The
+    future is for its other ends: it failed, or its connection is gone."""
+
+    __slots__ = ("keep",)
+    keep: Callable[[Parts], None]  # the connection's, before it goes on
+
+    def __init__(self) -> None:
+        super().__init__(asyncio.get_running_loop().create_future())
+
+    def fail(self, error: Exception) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
 
 
 Answer: TypeAlias = Parts | Later | None
@@ -236,6 +252,8 @@ class ServedConnection(Receiving):
             if slot.blocks or len(self._outstanding) >= _MOST_OUTSTANDING:
                 self._pause(_ANSWER)
             answer.future.add_done_callback(lambda _: self._answered(slot))
+            if type(answer) is Promised:
+                answer.keep = partial(self._deliver, slot)
         elif answer is not None:
             if self._outstanding:
                 # It waits for its turn, and counts like those that wait for something else.
@@ -265,7 +283,14 @@ class ServedConnection(Receiving):
         if error is not None:
             self._not_served(error)
             return
-        slot.parts = future.result()
+        self._deliver(slot, future.result())
+
+    def _deliver(self, slot: _Slot, parts: Parts | None) -> None:
+        """An answer is there: it leaves when those before it have left."""
+        if not self.is_open:
+            _release(parts)
+            return
+        slot.parts = parts
         slot.future = None
         while self._outstanding and self._outstanding[0].future is None:
             parts = self._outstanding.popleft().parts

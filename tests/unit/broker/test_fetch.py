@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 from broker_harness import (
+    NOW_MS,
     Node,
     RawClient,
     batch_of,
@@ -17,7 +18,9 @@ from broker_harness import (
     values_in,
 )
 
+from semel.records.batch import read_header
 from semel.records.control import ControlType
+from semel.replication.partition import Partition
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
@@ -175,6 +178,29 @@ async def test_a_poll_is_woken_by_the_flush_not_by_the_append(node: Node) -> Non
     await asyncio.sleep(50)
     assert not answer.done()
     assert values_in(partition_of(await asyncio.wait_for(answer, 11), "t")) == [b"b"]
+
+
+@simulated()
+async def test_a_poll_is_tried_when_it_comes_and_once_after_whatever_woke_it(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, producer = await filled(node), await node.client()
+    partition = node.broker.topics.partition("t", 0)
+    tried = []
+    fetch = Partition.fetch
+    monkeypatch.setattr(Partition, "fetch", lambda *args, **options: (tried.append(1), fetch(*args, **options))[1])
+    answer = client.send(fetch_request({("t", 0): 0}, max_wait_ms=FOREVER), 12)
+    await asyncio.sleep(10)
+    assert len(tried) == 1
+    for _ in range(3):
+        partition.log.append(batch := batch_of(b"a"), read_header(batch), partition.leader_epoch, NOW_MS)
+        partition._advance(partition.log.end_offset)
+        assert len(tried) == 1, "never from inside of what wakes it"
+    await asyncio.sleep(0)
+    assert len(tried) == 2
+    assert len(partition._watchers) == 0, "answered in that turn of the loop"
+    assert values_in(partition_of(await answer, "t")) == [b"a"] * 3
+    assert len(await producer.values("t")) == 3
 
 
 @simulated()
@@ -353,3 +379,44 @@ async def test_a_range_that_is_not_in_memory_is_warmed_first(node: Node) -> None
     client = await node.client()
     assert await client.values("t") == [b"a", b"b"]
     assert pins(node) == 0
+
+
+@simulated()
+async def test_a_poll_warms_what_is_cold_when_its_bytes_are_there(node: Node) -> None:
+    client = await filled(node, b"a")
+    await node.restart()
+    node.disk.cold_chance = 1.0
+    client, producer = await node.client(), await node.client()
+    request = fetch_request({("t", 0): 0}, max_wait_ms=FOREVER, min_bytes=len(batch_of(b"a")) + 1)
+    answer = client.send(request, 12)
+    await asyncio.sleep(10)
+    assert (answer.done(), pins(node)) == (False, 0)
+    await producer.produce("t", batch_of(b"b"))
+    assert values_in(partition_of(await asyncio.wait_for(answer, 5), "t")) == [b"a", b"b"]
+    assert pins(node) == 0
+
+
+@pytest.mark.parametrize("ending", ["reader", "disk"])
+@simulated()
+async def test_a_poll_that_ends_while_it_warms_leaves_nothing_behind(node: Node, ending: str) -> None:
+    client = await filled(node, b"a")
+    await node.restart()
+    node.disk.cold_chance = 1.0
+    client = await node.client()
+    partition = node.broker.topics.partition("t", 0)
+    file = cast(Any, partition.log.segments[0].file)
+    warming: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    type(file).warm, warm = lambda *_: warming, type(file).warm
+    try:
+        client.send(fetch_request({("t", 0): 0}), 12).add_done_callback(lambda future: future.exception())
+        await asyncio.sleep(1)
+        assert len(partition._watchers) == 1
+        if ending == "reader":
+            node.world.wires.cut(cast(Any, client.link))
+        else:
+            warming.set_exception(OSError("unreadable"))
+        await asyncio.sleep(1)
+    finally:
+        type(file).warm = warm
+    assert (len(partition._watchers), pins(node), warming.done()) == (0, 0, True)
+    assert len(node.broker.server.connections) == 0

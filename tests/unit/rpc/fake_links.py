@@ -8,7 +8,7 @@ from struct import pack
 from typing import Any
 
 from semel.host.api import FileRange, Host, Link, Part, Receiver
-from semel.rpc.served import Answer, Later, ServedConnection
+from semel.rpc.served import Answer, Later, Promised, ServedConnection
 from semel.rpc.server import Limits, Server
 
 MEGABYTE = 1 << 20
@@ -168,6 +168,17 @@ class Dispatcher:
 
         self.rules[beginning.encode()] = rule
         return futures
+
+    def promised(self, beginning: str) -> list[Promised]:
+        """Requests that begin so are promised an answer: the list holds the promises."""
+        promises: list[Promised] = []
+
+        def rule(data: bytes) -> Promised:
+            promises.append(Promised())
+            return promises[-1]
+
+        self.rules[beginning.encode()] = rule
+        return promises
 
 
 def limits(**changes: int) -> Limits:

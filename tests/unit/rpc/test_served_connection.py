@@ -198,6 +198,52 @@ async def test_requests_that_may_go_on_are_served_meanwhile_and_answered_in_orde
     assert link.answers() == [b"0", body("quick"), b"1", b"2"]
 
 
+async def test_a_promise_is_sent_where_it_is_kept_but_not_before_those_it_came_after() -> None:
+    bench = Bench()
+    waiting = bench.dispatch.later("wait", may_go_on=True)
+    promises = bench.dispatch.promised("promise")
+    link = bench.connect()
+    link.arrive(framed(body("promise 0")))
+    link.arrive(framed(body("held")))
+    assert link.is_paused, "as while any answer is outstanding"
+    promises[0].keep([framed(b"0")])
+    assert link.answers() == [b"0", body("held")], "no turn of the loop in between"
+    link.arrive(framed(body("wait")))
+    link.arrive(framed(body("promise 1")))
+    promises[1].keep([framed(b"1")])
+    assert link.answers() == []
+    waiting[0].set_result([framed(b"waited")])
+    await turn()
+    assert link.answers() == [b"waited", b"1"]
+
+
+async def test_a_promise_that_cannot_be_kept_closes_its_connection_and_is_reported() -> None:
+    bench = Bench()
+    promises = bench.dispatch.promised("promise")
+    link = bench.connect()
+    link.arrive(framed(body("promise")))
+    promises[0].fail(ValueError("ours"))
+    await turn()
+    assert link.is_closed
+    assert [type(error) for error in bench.failures] == [ValueError]
+
+
+async def test_a_promise_to_a_peer_that_has_left_is_given_up_and_its_ranges_are_released() -> None:
+    bench = Bench()
+    promises = bench.dispatch.promised("promise")
+    link = bench.connect()
+    link.arrive(framed(body("promise")))
+    link.close()
+    await turn()
+    assert promises[0].future.cancelled()
+    late_range = file_range(SimDisk(), b"late")
+    promises[0].keep([framed(b"head"), late_range])
+    promises[0].fail(ValueError("too late to matter"))
+    await turn()
+    assert late_range.released
+    assert (link.answers(), bench.failures) == ([], [])
+
+
 async def test_one_that_waits_for_its_turn_blocks_what_comes_after_it_until_it_is_answered() -> None:
     bench = Bench()
     committing, polling = bench.dispatch.later("commit", may_go_on=True), bench.dispatch.later("poll")

@@ -1,18 +1,18 @@
 """Fetch (1), versions 4-18: batches as file ranges, long polls, sessions, topic ids.
 
 Not served: fetches of follower replicas; there is no second node yet. A read tries every partition of the session; when
-too little is there it is parked, watched by its partitions and a timer, and tried again when one of them has more.
+too little is there it is parked (`parked_fetch.py`) and tried again when one of them has more.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine
+from collections.abc import Iterator
 
 from semel.broker.authoriser import Operation
 from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
 from semel.broker.fetch_sessions import FetchSession, Key, Told
+from semel.broker.parked_fetch import ParkedFetch
 from semel.host.api import FileRange
 from semel.log.errors import CorruptSegment, Refused
 from semel.log.log import Cold
@@ -32,9 +32,7 @@ _TOPIC_IDS_SINCE = 13
 _READ_COMMITTED = 1
 
 
-def handle(
-    broker: Broker, request: FetchRequest, context: RequestContext
-) -> FetchResponse | Coroutine[None, None, FetchResponse]:
+def handle(broker: Broker, request: FetchRequest, context: RequestContext) -> FetchResponse | ParkedFetch:
     now_ms = broker.host.clock.monotonic_ms()
     try:
         session = broker.fetch_sessions.begin(request, context.version >= _TOPIC_IDS_SINCE, now_ms)
@@ -44,8 +42,7 @@ def handle(
     fetch.read()
     if fetch.is_complete and not fetch.cold:
         return fetch.response()
-    fetch.release()
-    return fetch.wait(now_ms + request.max_wait_ms)
+    return ParkedFetch(fetch, fetch.watched(), request.max_wait_ms)
 
 
 class _Fetch:
@@ -117,51 +114,13 @@ class _Fetch:
         self._context.authorise_topic(Operation.READ, topic)
         return self._broker.topics.partition(topic, index)
 
-    async def wait(self, deadline_ms: int) -> FetchResponse:
-        """Parked: woken by what it waits for, never by polling. Gives the pins of its file ranges back meanwhile."""
-        clock = self._broker.host.clock
-        loop = asyncio.get_running_loop()
-        watched = self._watch_all()
-        try:
-            while True:
-                # After the watch is set: what came between the last try and now is not missed.
-                self.read()
-                if self.cold:
-                    await asyncio.gather(*(cold.file.warm(cold.position, cold.length) for cold in self.cold))
-                    self.read(warmed=True)
-                left_ms = deadline_ms - clock.monotonic_ms()
-                if self.is_complete or left_ms <= 0:
-                    return self.response()
-                self.release()
-                self._woken = loop.create_future()
-                timer = loop.call_later(left_ms / 1000, self._wake)
-                try:
-                    await self._woken
-                finally:
-                    timer.cancel()
-        except BaseException:
-            self.release()
-            raise
-        finally:
-            for partition in watched:
-                partition.unwatch(self)
-
-    _woken: asyncio.Future[None] | None = None
-
-    def _watch_all(self) -> list[Partition]:
-        watched = []
+    def watched(self) -> Iterator[Partition]:
+        """Those whose news this fetch waits for."""
         for key in self._session.partitions:
             try:
-                partition = self._partition(key)
+                yield self._partition(key)
             except Refused:
                 continue
-            partition.watch(self, self._wake)
-            watched.append(partition)
-        return watched
-
-    def _wake(self) -> None:
-        if self._woken is not None and not self._woken.done():
-            self._woken.set_result(None)
 
     def release(self) -> None:
         for result in self._results.values():
