@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from semel.broker.authoriser import Authoriser
 from semel.broker.context import RequestContext
+from semel.broker.fetch_lanes import FetchLanes
 from semel.broker.handlers import HANDLERS
 from semel.broker.produce_lanes import ProduceLanes
 from semel.rpc.served import Answer, CloseConnection, Later, Parts, Promised, ServedConnection
@@ -24,12 +25,13 @@ from semel.wire.errors import ErrorCode, WireError
 from semel.wire.frame import read_request_header, response_parts
 from semel.wire.schema import Request, Response
 from semel.wire.spec.api_versions import ApiVersion, ApiVersionsResponse
+from semel.wire.spec.fetch import FetchRequest
 from semel.wire.spec.produce import ProduceRequest
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
-_PRODUCE, _API_VERSIONS = 0, 18
+_PRODUCE, _FETCH, _API_VERSIONS = 0, 1, 18
 # Only records come by the megabyte. A hundred megabytes of tiny array elements would hold the loop for seconds.
 _MOST_BYTES_WITHOUT_RECORDS = 8 << 20
 
@@ -68,6 +70,7 @@ class Router:
         self._broker = broker
         self._authoriser = authoriser
         self._lanes = ProduceLanes(authoriser)
+        self._fetch_lanes = FetchLanes(broker, authoriser)
         self._routes: dict[int, _Route] = {}
 
     def _route(self, key: int) -> _Route:
@@ -96,6 +99,8 @@ class Router:
         if header.api_key == _PRODUCE:
             self._lanes.learn(self._broker.topics, connection, frame, cast(ProduceRequest, request), version)
         if isinstance(result, Response):
+            if header.api_key == _FETCH:
+                self._fetch_lanes.learn(connection, frame, header, cast(FetchRequest, request))
             return _parts(header.correlation_id, result, version)
         if result is None:
             return None

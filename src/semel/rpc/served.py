@@ -100,6 +100,8 @@ class ServedConnection(Receiving):
         # Where the records of its last request began, if it was a produce that another like it may follow.
         self.lane_bytes = 0
         self.lane = None
+        # What its last request was like, for who makes a short way only when another like it has come.
+        self.last_kind: object = None
         self._server = server
         self._dispatch = server.dispatch
         self._outstanding = deque[_Slot]()
