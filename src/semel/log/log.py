@@ -391,6 +391,8 @@ class Log(LogEnd):
                 end = segment.locate(up_to)
                 limit = limit if end is None else end.position
             length = min(limit - first.position, max_bytes)
+            if first.position + length == limit and segment is self.segments[-1]:
+                segment.note_reached(min(up_to, segment.next_offset), limit)
             if length < first.size_bytes:
                 if not at_least_one:
                     return None

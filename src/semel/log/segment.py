@@ -66,6 +66,8 @@ class Segment(SegmentEnd):
         # Bytes from here on were written or checked by this process; below, `_checked` says which ranges were.
         self._trusted_from = self.size_bytes
         self._checked: list[tuple[int, int]] = []
+        # An offset, and where the first batch stands that reaches it or would: whoever follows the end goes on there.
+        self._reached: tuple[Offset, int] = (base_offset, 0)
 
     @property
     def path(self) -> str:
@@ -109,9 +111,16 @@ class Segment(SegmentEnd):
             before = found
         return None
 
+    def note_reached(self, offset: Offset, position: int) -> None:
+        """Somebody has read all batches before `offset`, and they end at `position`."""
+        self._reached = (offset, position)
+
     def _floor_position(self, offset: Offset) -> int:
         """Where to begin to look for `offset`. An entry that does not fit the batch it points to is damaged: then from
         the first batch on."""
+        reached, end = self._reached
+        if reached <= offset and self.size_bytes - end <= _LOCATE_BYTES:  # so near that one look finds it
+            return end
         entry = self.offset_index.floor(offset)
         if entry is None:
             return 0
@@ -281,6 +290,7 @@ class Segment(SegmentEnd):
         self.file.truncate(size_bytes)
         self.size_bytes = size_bytes
         self._trusted_from = min(self._trusted_from, size_bytes)
+        self._reached = (self.base_offset, 0)
 
     def reset_for_scan(self) -> None:
         """Forgets offsets, times and their indexes: `note_batch` of every batch follows. Which transactions aborted is

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +12,7 @@ from log_samples import NOW_MS, batch, batches_from, code_of, load, mark, new_lo
 from semel.host.api import FileRange
 from semel.log.errors import BrokenLog, Refused
 from semel.log.log import Cold
+from semel.log.segment import Located, Segment
 from semel.records.batch import read_header, whole_batches
 from semel.records.compact import filter_batch
 from semel.records.control import ControlType
@@ -52,6 +53,42 @@ def test_a_read_begins_with_the_batch_that_holds_the_offset() -> None:
     for _ in range(5):
         write(log, batch(b"a", b"b", b"c"))
     assert [header.base_offset for _, header in whole_batches(read(log, 7))] == [6, 9, 12]
+
+
+def test_who_follows_the_end_goes_on_where_the_last_read_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = new_log()
+    looked_from = []
+    heads = Segment.heads
+
+    def looking(segment: Segment, position: int) -> Iterator[Located]:
+        looked_from.append(position)
+        return heads(segment, position)
+
+    for number in range(5):
+        write(log, batch(b"a" * 3000, b"b"))
+        assert offsets_from(log, 2 * number) == [2 * number]
+    monkeypatch.setattr(Segment, "heads", looking)
+    end = log.size_bytes
+    write(log, batch(b"c"))
+    assert offsets_from(log, 10) == [10]
+    assert looked_from == [end], "at what is new, and nothing before it"
+    for offset in range(10):
+        assert offsets_from(log, offset) == [*range(offset // 2 * 2, 11, 2)], "others are not led astray"
+    log.segments[-1].truncate(end)
+    looked_from.clear()
+    log.segments[-1].locate(4)
+    assert looked_from != [end]
+
+
+def test_a_follower_goes_on_where_it_was_held_back() -> None:
+    log = new_log()
+    for _ in range(6):
+        write(log, batch(b"a", b"b"))
+    for up_to in range(0, 13, 2):
+        for offset in range(up_to):
+            found = [header.base_offset for _, header in whole_batches(read(log, offset, up_to=up_to))]
+            assert found == [*range(offset // 2 * 2, up_to, 2)]
+        assert read(log, up_to, up_to=up_to) == b""
 
 
 def test_a_read_never_passes_the_offset_that_may_be_read() -> None:
