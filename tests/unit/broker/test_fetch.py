@@ -198,7 +198,7 @@ async def test_a_poll_is_tried_when_it_comes_and_once_after_whatever_woke_it(
         assert len(tried) == 1, "never from inside of what wakes it"
     await asyncio.sleep(0)
     assert len(tried) == 2
-    assert len(partition._watchers) == 0, "answered in that turn of the loop"
+    assert len(partition.watchers) == 0, "answered in that turn of the loop"
     assert values_in(partition_of(await answer, "t")) == [b"a"] * 3
     assert len(await producer.values("t")) == 3
 
@@ -410,7 +410,7 @@ async def test_a_poll_that_ends_while_it_warms_leaves_nothing_behind(node: Node,
     try:
         client.send(fetch_request({("t", 0): 0}), 12).add_done_callback(lambda future: future.exception())
         await asyncio.sleep(1)
-        assert len(partition._watchers) == 1
+        assert len(partition.watchers) == 1
         if ending == "reader":
             node.world.wires.cut(cast(Any, client.link))
         else:
@@ -418,5 +418,5 @@ async def test_a_poll_that_ends_while_it_warms_leaves_nothing_behind(node: Node,
         await asyncio.sleep(1)
     finally:
         type(file).warm = warm
-    assert (len(partition._watchers), pins(node), warming.done()) == (0, 0, True)
+    assert (len(partition.watchers), pins(node), warming.done()) == (0, 0, True)
     assert len(node.broker.server.connections) == 0
