@@ -1,6 +1,7 @@
 # cython: language_level=3
 """One round over the sockets that are ready: a request is read, and what its reader answers at once is sent, without
-more of Python in between than the reader itself. What is unusual in any way is for the link to handle."""
+more of Python in between than the reader itself; a range of a file goes on. What is unusual in any way is for the link to
+handle."""
 
 cdef extern from "<sys/epoll.h>" nogil:
     ctypedef union epoll_data_t:
@@ -9,12 +10,15 @@ cdef extern from "<sys/epoll.h>" nogil:
         unsigned int events
         epoll_data_t data
     int epoll_wait(int epoll_fd, epoll_event *events, int most, int timeout_ms)
-    unsigned int EPOLLIN
+    unsigned int EPOLLIN, EPOLLOUT
 
 cdef extern from "<sys/socket.h>" nogil:
     ssize_t recv(int fd, void *buffer, size_t size, int flags)
     ssize_t send(int fd, const void *buffer, size_t size, int flags)
     int MSG_DONTWAIT, MSG_NOSIGNAL
+
+cdef extern from "<sys/sendfile.h>" nogil:
+    ssize_t sendfile(int fd, int file_fd, long *position, size_t size)
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -94,15 +98,54 @@ cdef class Reader:
         return 0
 
 
-def serve_round(int epoll_fd, dict readers, serve) -> bool:
-    """Whether any was ready. `serve(fd, events)` is for those that have no reader in `readers`, or more to tell of."""
+cdef class RangeSender:
+    """Of a link whose next bytes are a range of a file: `sent` of it are on their way. The link is told when the range
+    is at its end, or the socket has refused it."""
+
+    cdef object _link
+    cdef int _fd
+    cdef int _file_fd
+    cdef long _position
+    cdef ssize_t _left
+    cdef ssize_t _most
+    cdef readonly ssize_t sent
+
+    def __init__(self, link, int fd, int file_fd, long position, ssize_t length, ssize_t most):
+        """`most` is its share of one round."""
+        self._link = link
+        self._fd = fd
+        self._file_fd = file_fd
+        self._position = position
+        self._left = length
+        self._most = most
+
+    cdef int send(self) except -1:
+        cdef ssize_t sent = sendfile(self._fd, self._file_fd, &self._position, min(self._left, self._most))
+        if sent < 0 and (errno == EAGAIN or errno == EINTR):
+            return 0
+        if sent > 0:
+            self.sent += sent
+            self._left -= sent
+        if sent <= 0 or self._left == 0:
+            self._link.ready(EPOLLOUT)
+        return 0
+
+
+def serve_round(int epoll_fd, dict readers, dict senders, serve) -> bool:
+    """Whether any was ready. `serve(fd, events)` is for those that have nobody in `readers` or `senders`, or more to
+    tell of."""
     cdef epoll_event events[EVENTS_PER_ROUND]
     cdef Reader reader
+    cdef RangeSender sender
     cdef int number, count
     cdef list kept = []
     count = epoll_wait(epoll_fd, events, EVENTS_PER_ROUND, 0)
     for number in range(count):
         reader = readers.get(events[number].data.fd) if events[number].events == EPOLLIN else None
+        sender = senders.get(events[number].data.fd) if events[number].events == EPOLLOUT else None
+        if sender is not None:
+            sender.send()
+            continue
         if reader is None:
             serve(events[number].data.fd, events[number].events)
             continue

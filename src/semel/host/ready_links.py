@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from semel.host.wakefulness import Wakefulness
 
 if TYPE_CHECKING:
-    from semel.host._rounds import Reader
+    from semel.host._rounds import RangeSender, Reader
 
 try:
     from semel.host._rounds import serve_round
@@ -48,6 +48,7 @@ class ReadyLinks:
         self._members = 0
         self._watched: dict[int, Member] = {}
         self._readers: dict[int, Reader] = {}
+        self._senders: dict[int, RangeSender] = {}
         self._held_up: set[int] = set()
         self._keeping: list[Member] = []
         loop.add_reader(self._epoll.fileno(), self._serve)
@@ -82,6 +83,7 @@ class ReadyLinks:
             self._held_up.add(fd)
         else:
             self._held_up.discard(fd)
+            self._senders.pop(fd, None)
         if not events:
             if self._watched.pop(fd, None) is not None:
                 self._epoll.unregister(fd)
@@ -90,6 +92,13 @@ class ReadyLinks:
         else:
             self._epoll.register(fd, events)
             self._watched[fd] = member
+
+    def send_range(self, fd: int, sender: RangeSender | None) -> None:
+        """Who goes on when there is room, of a member that waits for it; None: the member itself."""
+        if sender is not None:
+            self._senders[fd] = sender
+        else:
+            self._senders.pop(fd, None)
 
     def keep(self, member: Member) -> None:
         """Call its `send_kept` when the round is over. Only while `is_serving`."""
@@ -113,7 +122,7 @@ class ReadyLinks:
     def _serve_round(self) -> bool:
         """Whether any was ready."""
         if serve_round is not None:
-            return serve_round(self._fd, self._readers, self._ready)
+            return serve_round(self._fd, self._readers, self._senders, self._ready)
         ready = self._poll(0, EVENTS_PER_ROUND)
         for fd, events in ready:
             self._ready(fd, events)

@@ -21,9 +21,9 @@ from semel.host.ready_links import READABLE, WRITABLE, ReadyLinks
 from semel.host.real_file import RealFile
 
 try:
-    from semel.host._rounds import Reader
+    from semel.host._rounds import RangeSender, Reader
 except ImportError:
-    Reader = None  # type: ignore[assignment,misc]
+    RangeSender = Reader = None  # type: ignore[assignment,misc]
 
 TURN_BYTES = 4 << 20
 READS_PER_EVENT = 4
@@ -56,6 +56,7 @@ class RealLink:
         "_receiver",
         "_recv_into",
         "_send_bytes",
+        "_sender",
         "_socket",
         "_writing",
         "peer",
@@ -78,6 +79,7 @@ class RealLink:
         self._kept_bytes = 0
         self._receiver: Receiver | None = None
         self._reader: Reader | None = None
+        self._sender: RangeSender | None = None
         self._reading = False
         self._writing = False
         self._closing = False  # close_when_sent was called
@@ -266,10 +268,30 @@ class RealLink:
     def _send_when_writable(self) -> None:
         self._writing = True
         self._watch()
+        self._give_range()
+
+    def _give_range(self) -> None:
+        """What is left of a range that comes next is sent by the round, where that is compiled."""
+        head = self._queue[0]
+        if RangeSender is not None and type(head) is FileRange and isinstance(head.file, RealFile):
+            at = self._head_sent
+            self._sender = RangeSender(self, self._fd, head.file.fd, head.position + at, head.length - at, TURN_BYTES)
+            self._ready_links.send_range(self._fd, self._sender)
+
+    def _take_range_back(self) -> None:
+        sender, self._sender = self._sender, None
+        if sender is not None:
+            self._ready_links.send_range(self._fd, None)
+            self._head_sent += sender.sent
+            self.unsent_bytes -= sender.sent
 
     def _writable(self) -> None:
+        self._take_range_back()
         self._send_queue()
-        if self._queue or self._ended is not None:
+        if self._ended is not None:
+            return
+        if self._queue:
+            self._give_range()
             return
         self._writing = False
         self._watch()

@@ -54,6 +54,7 @@ def world(request, tmp_path, monkeypatch):
     monkeypatch.setattr(real_link, "LINGER_S", 60)  # no test may pass because a link gave up waiting
     if request.param == "not compiled":
         monkeypatch.setattr(real_link, "Reader", None)
+        monkeypatch.setattr(real_link, "RangeSender", None)
         monkeypatch.setattr(ready_links, "serve_round", None)
     world = World(request.param, tmp_path)
     yield world

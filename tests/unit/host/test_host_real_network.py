@@ -6,6 +6,7 @@ import socket
 import struct
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,8 @@ from network_peers import Pair, Recorder
 
 from semel.host import real_link, real_network
 from semel.host.api import FileRange
+from semel.host.ready_links import ReadyLinks
 from semel.host.real_disk import RealDisk
-from semel.host.real_link import RealLink
 from semel.host.real_network import RealNetwork
 
 
@@ -62,31 +63,37 @@ def test_an_error_in_send_is_told_in_a_later_turn(run):
     run(main())
 
 
-def test_one_turn_sends_no_more_than_its_share(run, monkeypatch, tmp_path):
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_one_round_sends_no_more_than_its_share(run, monkeypatch, tmp_path, is_compiled):
     monkeypatch.setattr(real_link, "TURN_BYTES", 10_000)
-    turns = []
-    send_queue = RealLink._send_queue
-
-    def counted(link):
-        before = link.unsent_bytes
-        send_queue(link)
-        turns.append(before - link.unsent_bytes)
-
-    monkeypatch.setattr(RealLink, "_send_queue", counted)
+    if not is_compiled:
+        monkeypatch.setattr(real_link, "RangeSender", None)
+    left = []
+    serve_round = ReadyLinks._serve_round
 
     async def main():
         disk = RealDisk()
         file = disk.open(str(tmp_path / "a"), create=True)
         file.write_at(0, bytes(100_000))
         pair = (await Pair.connect(RealNetwork())).start()
+
+        def counted(ready_links):
+            found = serve_round(ready_links)
+            sender = pair.server._sender
+            left.append(pair.server.unsent_bytes - (0 if sender is None else sender.sent))
+            return found
+
+        monkeypatch.setattr(ReadyLinks, "_serve_round", counted)
         pair.server.send([b"head", FileRange(file, 0, 100_000)])
+        left.append(pair.server.unsent_bytes)
         await pair.at_client.until_bytes(100_004)
         pair.close()
         disk.close()
 
     run(main())
-    assert max(turns) <= 10_004
-    assert len(turns) >= 10
+    assert left[0] >= 90_000
+    assert max(before - after for before, after in pairwise(left)) <= 10_000
+    assert left[-1] == 0
 
 
 def test_a_small_answer_is_one_packet_and_one_read(run, tmp_path):
