@@ -39,7 +39,8 @@ def note() -> str:
         f"Apache Kafka {apache_kafka.VERSION}, one KRaft node, runs with the flags of its start script "
         f"({' '.join(KAFKA_JAVA)}) and acknowledges from the page cache. semel runs with `--flush os`, which does the "
         "same; rows with *fsync* are semel's default, which acknowledges what is on the disk. Data of both is on one "
-        f"disk, clients are on the same machine, TCP congestion control is {control} for all, brokers take turns."
+        f"disk, clients are on the same machine, TCP congestion control is {control} for all, "
+        "the send buffer is each broker's default (semel 320 KB, Kafka 100 KB), brokers take turns."
     )
 
 
