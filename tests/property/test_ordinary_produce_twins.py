@@ -453,6 +453,7 @@ def test_a_disk_that_refuses_is_for_the_longer_way_and_one_that_is_broken_is_tol
                     lane.answer(sent_frame())
                 assert lane.partition.broken == [error]
             assert lane.world.state() == before
+            assert lane.buffer[: len(sent_frame())] == sent_frame(), "the longer way finds it as it was sent"
 
 
 def test_a_quick_lane_follows_the_buffer_that_it_is_given() -> None:

@@ -314,9 +314,15 @@ class OrdinaryProduce:
         batch = buffer[start : start + size]
         if not self.are_ordinary(batch, data, start, count, greatest, now_ms):
             return _NOT_ORDINARY
+        sent_epoch: cython.longlong = _number(data, start + 12, 4)
         _put(data, start, base_offset, 8)
         _put(data, start + 12, leader_epoch, 4)
-        position: cython.longlong = segment.write(batch)
+        try:
+            position = segment.write(batch)
+        except BaseException:  # whoever tries again begins with what was sent
+            _put(data, start, 0, 8)
+            _put(data, start + 12, sent_epoch, 4)
+            raise
         segment.note(base_offset + last_offset_delta, greatest, position, size, self.index_interval_bytes)
         if row is not None:
             rows[producer_id] = row
