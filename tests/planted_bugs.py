@@ -85,8 +85,8 @@ def duplicate_after_restart(stack: ExitStack) -> None:
 
     def forgetful_replay(self: Producers, header: BatchHeader, *rest: Any) -> Any:
         ended = replay(self, header, *rest)
-        if header.producer_id in self._rows:
-            self._rows[header.producer_id] = without_sequences(self._rows[header.producer_id])
+        if header.producer_id in self.live_rows:
+            self.live_rows[header.producer_id] = without_sequences(self.live_rows[header.producer_id])
         return ended
 
     def trusting_check(self: Producers, header: BatchHeader, base_offset: int, now_ms: int) -> Draft:

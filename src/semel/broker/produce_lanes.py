@@ -104,6 +104,7 @@ class ProduceLanes:
         log = partition.log
         if log.config is not lane.config or partition.is_closed:
             del self._lanes[bytes(frame[_CORRELATION_END : connection.lane_bytes])]
+            connection.lane = None
             return None
         connection.lane = lane.quick
         (correlation_id,) = _CORRELATION.unpack_from(frame, _CORRELATION_AT)

@@ -127,6 +127,10 @@ class OffsetIndex(_Index):
 
     def floor(self, offset: Offset) -> tuple[Offset, int] | None:
         """The newest indexed batch that ends at `offset` or before: its last offset and its position."""
+        return self.around(offset)[0]
+
+    def around(self, offset: Offset) -> tuple[tuple[Offset, int] | None, int | None]:
+        """As `floor`, and the position of the next batch in the index, where that costs nothing."""
         relative = offset - self._base_offset
         low, high = 0, self.count
         while high - low > _BLOCK_ENTRIES:
@@ -141,9 +145,12 @@ class OffsetIndex(_Index):
         block, start = self._block(first, high)
         number = bisect_right(range(high - first), relative, key=lambda n: unpack_from(block, start + n * size)[0]) - 1
         if number < 0:
-            return None
+            return None, None
         found, position = unpack_from(block, start + number * size)
-        return self._base_offset + found, position
+        following = None
+        if self._entries is not None and first + number + 1 < self.count:
+            following = self._raw(first + number + 1)[1]
+        return (self._base_offset + found, position), following
 
     def before_position(self, position: int) -> tuple[Offset, int] | None:
         """The newest indexed batch that begins before `position`."""

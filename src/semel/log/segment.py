@@ -97,9 +97,18 @@ class Segment(SegmentEnd):
 
     def locate(self, offset: Offset) -> Located | None:
         """The first batch that ends at `offset` or later; None when every batch ends before it."""
+        reached, position = self._reached
+        if reached > offset or self.size_bytes - position > _LOCATE_BYTES:  # else so near that one look finds it
+            entry, following = self.offset_index.around(offset)
+            if entry is not None and entry[0] + 1 == offset and following is not None and self.offset_index.is_ours:
+                # Who reads on asks for the batch after an indexed one, and that is mostly the next in the index.
+                likely = next(self.heads(following))
+                if likely.base_offset == offset and likely.last_offset < self.next_offset:
+                    return likely
+            position = self._believed_position(entry)
         before: Located | None = None
         misplaced: Located | None = None
-        for found in self.heads(self._floor_position(offset)):
+        for found in self.heads(position):
             if found.last_offset >= self.next_offset:
                 raise self._corrupt(found.position, found.base_offset, "its offsets belong to a later segment")
             if found.last_offset >= offset:
@@ -115,13 +124,8 @@ class Segment(SegmentEnd):
         """Somebody has read all batches before `offset`, and they end at `position`."""
         self._reached = (offset, position)
 
-    def _floor_position(self, offset: Offset) -> int:
-        """Where to begin to look for `offset`. An entry that does not fit the batch it points to is damaged: then from
-        the first batch on."""
-        reached, end = self._reached
-        if reached <= offset and self.size_bytes - end <= _LOCATE_BYTES:  # so near that one look finds it
-            return end
-        entry = self.offset_index.floor(offset)
+    def _believed_position(self, entry: tuple[Offset, int] | None) -> int:
+        """Where an entry of the index points. One that does not fit the batch there is damaged: then to the first."""
         if entry is None:
             return 0
         last_offset, position = entry
@@ -260,7 +264,9 @@ class Segment(SegmentEnd):
         """The first batch, not wholly before `from_offset`, that holds a record of `timestamp_ms` or later."""
         if timestamp_ms > self.max_timestamp_ms:
             return None
-        position = self._floor_position(max(self.time_index.floor_offset(timestamp_ms), from_offset))
+        position = self._believed_position(
+            self.offset_index.floor(max(self.time_index.floor_offset(timestamp_ms), from_offset))
+        )
         for _, header, batch in self.batches(position):
             if header.max_timestamp >= timestamp_ms and header.last_offset >= from_offset:
                 return header, batch
