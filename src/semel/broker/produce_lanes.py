@@ -23,6 +23,7 @@ from semel.log.produce_kernel import OrdinaryProduce, QuickLane, Reply
 from semel.replication.partition import Partition
 from semel.rpc.served import Answer, CloseConnection, Later, Parts, ServedConnection
 from semel.wire.frame import response_parts
+from semel.wire.primitives import encode_uvarint
 from semel.wire.spec.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -143,7 +144,7 @@ class ProduceLanes:
             return
         is_flexible = version >= ProduceRequest.flexible_from
         suffix_bytes = 3 if is_flexible else 0  # no tags: of the partition, of the topic, of the request
-        length = _compact(len(data.records) + 1) if is_flexible else len(data.records).to_bytes(4)
+        length = encode_uvarint(len(data.records) + 1) if is_flexible else len(data.records).to_bytes(4)
         records_at = len(frame) - suffix_bytes - len(data.records)
         prefix_bytes = records_at - len(length)
         if any(frame[len(frame) - suffix_bytes :]) or frame[prefix_bytes:records_at] != length:
@@ -171,12 +172,6 @@ class ProduceLanes:
             permission = (Operation.WRITE, ResourceType.TOPIC, name)
             quick = QuickLane(ordinary, lane.answers.success, partition, self._authoriser.authorise, permission)
             lane.quick = quick.answer
-
-
-def _compact(number: int) -> bytes:
-    """As an unsigned varint."""
-    low, rest = number & 0x7F, number >> 7
-    return bytes([low | 0x80]) + _compact(rest) if rest else bytes([low])
 
 
 def _has_ordinary_settings(config: TopicConfig, acks: int) -> bool:

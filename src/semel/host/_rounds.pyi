@@ -11,7 +11,7 @@ class Reader:
 
 class RangeSender:
     sent: int
-    def __init__(self, link: RealLink, fd: int, file_fd: int, position: int, length: int, most: int) -> None: ...
+    def __init__(self, fd: int, file_fd: int, position: int, length: int, most: int) -> None: ...
 
 def serve_round(
     epoll_fd: int, readers: dict[int, Reader], senders: dict[int, RangeSender], serve: Callable[[int, int], None]

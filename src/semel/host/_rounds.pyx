@@ -99,10 +99,8 @@ cdef class Reader:
 
 
 cdef class RangeSender:
-    """Of a link whose next bytes are a range of a file: `sent` of it are on their way. The link is told when the range
-    is at its end, or the socket has refused it."""
+    """Of a link whose next bytes are a range of a file: `sent` of it are on their way."""
 
-    cdef object _link
     cdef int _fd
     cdef int _file_fd
     cdef long _position
@@ -110,25 +108,23 @@ cdef class RangeSender:
     cdef ssize_t _most
     cdef readonly ssize_t sent
 
-    def __init__(self, link, int fd, int file_fd, long position, ssize_t length, ssize_t most):
+    def __init__(self, int fd, int file_fd, long position, ssize_t length, ssize_t most):
         """`most` is its share of one round."""
-        self._link = link
         self._fd = fd
         self._file_fd = file_fd
         self._position = position
         self._left = length
         self._most = most
 
-    cdef int send(self) except -1:
+    cdef bint send(self) noexcept:
+        """Whether that is all: the range is at its end, or was refused. Then it is for the link to go on."""
         cdef ssize_t sent = sendfile(self._fd, self._file_fd, &self._position, min(self._left, self._most))
         if sent < 0 and (errno == EAGAIN or errno == EINTR):
-            return 0
+            return False
         if sent > 0:
             self.sent += sent
             self._left -= sent
-        if sent <= 0 or self._left == 0:
-            self._link.ready(EPOLLOUT)
-        return 0
+        return sent <= 0 or self._left == 0
 
 
 def serve_round(int epoll_fd, dict readers, dict senders, serve) -> bool:
@@ -143,8 +139,7 @@ def serve_round(int epoll_fd, dict readers, dict senders, serve) -> bool:
     for number in range(count):
         reader = readers.get(events[number].data.fd) if events[number].events == EPOLLIN else None
         sender = senders.get(events[number].data.fd) if events[number].events == EPOLLOUT else None
-        if sender is not None:
-            sender.send()
+        if sender is not None and not sender.send():
             continue
         if reader is None:
             serve(events[number].data.fd, events[number].events)

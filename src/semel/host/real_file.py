@@ -51,11 +51,7 @@ class RealFile:
         return os.fstat(self.descriptor()).st_size
 
     def write_at(self, position: int, *parts: Buffer) -> None:
-        fd = self.fd
-        if fd >= 0:
-            self._used(self)
-        else:
-            fd = self.descriptor()
+        fd = self.descriptor()
         self.unflushed = True
         if len(parts) == 1:
             part = parts[0]

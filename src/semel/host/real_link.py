@@ -275,7 +275,7 @@ class RealLink:
         head = self._queue[0]
         if RangeSender is not None and type(head) is FileRange and isinstance(head.file, RealFile):
             at = self._head_sent
-            self._sender = RangeSender(self, self._fd, head.file.fd, head.position + at, head.length - at, TURN_BYTES)
+            self._sender = RangeSender(self._fd, head.file.fd, head.position + at, head.length - at, TURN_BYTES)
             self._ready_links.send_range(self._fd, self._sender)
 
     def _take_range_back(self) -> None:

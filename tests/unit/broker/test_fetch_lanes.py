@@ -16,6 +16,7 @@ from broker_harness import (
     simulated,
     values_in,
 )
+from short_ways import Counted, counted
 
 from semel.broker import fetch_lanes
 from semel.broker.authoriser import AllowAll, Operation
@@ -26,30 +27,9 @@ from semel.wire.spec.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from semel.wire.spec.fetch import FetchRequest
 
 
-class Counted:
-    """How many requests went the short way, and how many tried."""
-
-    def __init__(self) -> None:
-        self.tried = 0
-        self.served = 0
-        self.is_open = True
-
-
 @pytest.fixture
 def short_way(monkeypatch: pytest.MonkeyPatch) -> Counted:
-    counted = Counted()
-    serve = fetch_lanes._Lane.serve
-
-    def counting(lane: Any, connection: Any, frame: memoryview) -> Any:
-        if not counted.is_open:
-            return None
-        answer = serve(lane, connection, frame)
-        counted.tried += 1
-        counted.served += answer is not None
-        return answer
-
-    monkeypatch.setattr(fetch_lanes._Lane, "serve", counting)
-    return counted
+    return counted(monkeypatch, fetch_lanes._Lane)
 
 
 async def filled(node: Node, count: int = 6) -> RawClient:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from broker_harness import NOW_MS, Node, RawClient, batch_of, produce_request, simulated
+from short_ways import Counted, counted
 
 from semel.broker import produce_lanes
 from semel.broker.authoriser import AllowAll, Operation
@@ -24,42 +25,22 @@ from semel.wire.spec.incremental_alter_configs import (
 from semel.wire.spec.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 
-class Counted:
-    """How many requests went the short way, how many of them in one call, and how many tried."""
-
-    def __init__(self) -> None:
-        self.tried = 0
-        self.served = 0
-        self.quickly = 0
-        self.is_open = True
-
-
 @pytest.fixture
 def short_way(monkeypatch: pytest.MonkeyPatch) -> Counted:
-    counted = Counted()
-    serve = ProduceLanes.serve
-
-    def counting(lanes: ProduceLanes, connection: Any, frame: memoryview) -> Any:
-        if not counted.is_open:
-            return None
-        answer = serve(lanes, connection, frame)
-        counted.tried += 1
-        counted.served += answer is not None
-        return answer
+    found = counted(monkeypatch, ProduceLanes)
 
     class CountedLane:
         def __init__(self, *what: Any) -> None:
             self._lane = QuickLane(*what)
 
         def answer(self, principal: str, buffer: memoryview, count: int) -> bytes | None:
-            answer = self._lane.answer(principal, buffer, count) if counted.is_open else None
-            counted.served += answer is not None
-            counted.quickly += answer is not None
+            answer = self._lane.answer(principal, buffer, count) if found.is_open else None
+            found.served += answer is not None
+            found.quickly += answer is not None
             return answer
 
-    monkeypatch.setattr(ProduceLanes, "serve", counting)
     monkeypatch.setattr(produce_lanes, "QuickLane", CountedLane)
-    return counted
+    return found
 
 
 async def alter(client: RawClient, topic: str, name: str, value: str) -> None:
