@@ -66,8 +66,11 @@ class PlainWorld:
         self.log.producers = type("Rows", (), {"live_rows": dict(producers.live_rows)})()
         self.log.epochs = LeaderEpochs()
         self.log.dirty = []
+        self.log.gathered = []
+        self.log.gathered_bytes = 0
         self.log.start_offset, self.log.end_offset, self.log.high_watermark = 3, base_offset, base_offset
-        segment = self.segment = type("Segment", (kernel.SegmentEnd,), {"write": self._write})()
+        segment = self.segment = type("Segment", (kernel.SegmentEnd,), {"take_back_write": self._take_back_write})()
+        segment.file = self
         segment.base_offset = segment.next_offset = segment.max_timestamp_offset = base_offset
         segment.size_bytes = segment.bytes_since_index = 0
         segment.first_timestamp_ms = segment.max_timestamp_ms = -1
@@ -76,10 +79,18 @@ class PlainWorld:
         self.count = 0
         self.indexed: list[tuple[int, int]] = []
         self.written: list[bytes] = []
+        self.writes = 0
+        self.fails_with: Exception | None = None
 
-    def _write(self, batch: memoryview) -> int:
-        self.written.append(bytes(batch))
-        return int(self.segment.size_bytes)
+    def write_at(self, position: int, *batches: memoryview) -> None:
+        assert position == self.segment.size_bytes
+        if self.fails_with is not None:
+            raise OSError("planted")
+        self.writes += 1
+        self.written.extend(map(bytes, batches))
+
+    def _take_back_write(self, error: OSError) -> None:
+        raise self.fails_with or error
 
     def append(self, offset: int, position: int) -> None:
         self.count += 1
@@ -358,25 +369,55 @@ class PlainPartition:
         self.told += 1
 
 
+class Sender:
+    """The connection that a request came by."""
+
+    principal = "User:a"
+
+    def __init__(self) -> None:
+        self.longer: list[bytes] = []
+        self.not_served_for: list[BaseException] = []
+        self.not_served = self.not_served_for.append
+
+    def serve_alone(self, frame: memoryview) -> bytes:
+        self.longer.append(bytes(frame))
+        return b"in other words"
+
+
 class Lane:
     """A quick lane of one kernel, with all that it reaches."""
 
-    def __init__(self, kernel: Any, ordinary: Any) -> None:
-        self.world = PlainWorld(kernel, CONFIG, Producers(), 0)
-        self.partition = PlainPartition(self.world.log)
+    def __init__(
+        self, kernel: Any, ordinary: Any, producers: Producers | None = None, other: Lane | None = None
+    ) -> None:
+        """Beside another: with the same log, if it is not for producers of its own."""
+        shares_log = other is not None and producers is None
+        self.world = other.world if other and shares_log else PlainWorld(kernel, CONFIG, producers or Producers(), 0)
+        self.partition = other.partition if other and shares_log else PlainPartition(self.world.log)
+        self.gathering = other.gathering if other else kernel.Gathering()
+        self.sender = Sender()
         self.buffer = memoryview(bytearray(4000))
         self.is_allowed = True
         self.asked: list[Any] = []
         reply = kernel.Reply(bytes(40), 8, 16)
-        self._lane = kernel.QuickLane(ordinary, reply, self.partition, self._authorise, ("write", "topic", "orders"))
+        may = ("write", "topic", "orders")
+        self._lane = kernel.QuickLane(self.gathering, ordinary, reply, self.partition, self._authorise, may)
 
     def _authorise(self, *what: str) -> bool:
         self.asked.append(what)
         return self.is_allowed
 
+    def gather(self, sent: bytes, start: int = 0, count: int | None = None) -> Any:
+        self.buffer[start : start + len(sent)] = sent
+        return self._lane.gather(self.sender, self.buffer, start, len(sent) if count is None else count)
+
     def answer(self, sent: bytes, count: int | None = None) -> bytes | None:
-        self.buffer[: len(sent)] = sent
-        answer: bytes | None = self._lane.answer("User:a", self.buffer, len(sent) if count is None else count)
+        later = self.gather(sent, 0, count)
+        if later is None:
+            return None
+        assert not later.is_made
+        answer: bytes | None = later.made()
+        assert later.is_made
         return answer
 
 
@@ -384,16 +425,19 @@ def lanes() -> list[Lane]:
     return [Lane(kernel, ordinary) for kernel, ordinary in zip(KERNELS, makers(9), strict=True)]
 
 
-def sent_frame(correlation_id: int = 7) -> bytes:
-    frame = frame_of(build_batch([b"value"], base_timestamp_ms=NOW_MS), 9, correlation_id)
+def sent_frame(correlation_id: int = 7, batch: bytearray | None = None) -> bytes:
+    frame = frame_of(batch or build_batch([b"value"], base_timestamp_ms=NOW_MS), 9, correlation_id)
     return len(frame).to_bytes(4) + frame
+
+
+def answer_of(correlation_id: int, base_offset: int) -> bytes:
+    return bytes(4) + correlation_id.to_bytes(4) + base_offset.to_bytes(8) + (3).to_bytes(8) + bytes(16)
 
 
 def test_a_quick_lane_answers_and_the_log_may_be_read_that_far() -> None:
     for lane in lanes():
         for number in range(5):
-            answer = lane.answer(sent_frame(number))
-            assert answer == bytes(4) + number.to_bytes(4) + number.to_bytes(8) + (3).to_bytes(8) + bytes(16)
+            assert lane.answer(sent_frame(number)) == answer_of(number, number)
             assert lane.world.log.high_watermark == lane.world.log.end_offset == number + 1
         assert lane.partition.told == 0
         assert lane.asked == [("User:a", "write", "topic", "orders")] * 5
@@ -420,40 +464,24 @@ def test_a_quick_lane_does_nothing_with_what_is_not_for_it() -> None:
     for lane in lanes():
         before = lane.world.state()
         for count in range(len(sent)):
-            assert lane.answer(sent, count) is None
-        assert lane.answer(sent + sent) is None
-        assert lane.answer(sent, 4001) is None
+            assert lane.gather(sent, 0, count) is None
+        assert lane.gather(sent + sent) is None
+        assert lane.gather(sent, 0, 4001) is None
+        assert lane.gather(sent, 1, 4000) is None
+        assert lane._lane.gather(lane.sender, lane.buffer, -1, len(sent)) is None
         for at in range(len(sent)):
             damaged = bytearray(sent)
             damaged[at] ^= 0xFF
             if not 8 <= at < 12 and not 54 <= at < 58:  # correlation id and leader epoch may be any
-                assert lane.answer(damaged) is None, at
+                assert lane.gather(damaged) is None, at
         lane.is_allowed = False
-        assert lane.answer(sent) is None
+        assert lane.gather(sent) is None
         lane.is_allowed = True
         lane.partition.is_closed = True
-        assert lane.answer(sent) is None
+        assert lane.gather(sent) is None
         assert lane.world.state() == before
+        assert lane.world.log.gathered == []
         assert lane.partition.told == 0
-
-
-def test_a_disk_that_refuses_is_for_the_longer_way_and_one_that_is_broken_is_told_of() -> None:
-    for error in (Refused(ErrorCode.KAFKA_STORAGE_ERROR, "full"), BrokenLog("cannot be cut back")):
-        for lane in lanes():
-
-            def fail(_: memoryview, error: Exception = error) -> int:
-                raise error
-
-            lane.world.segment.write = fail
-            before = lane.world.state()
-            if isinstance(error, Refused):
-                assert lane.answer(sent_frame()) is None
-            else:
-                with pytest.raises(BrokenLog, match="cannot be cut back"):
-                    lane.answer(sent_frame())
-                assert lane.partition.broken == [error]
-            assert lane.world.state() == before
-            assert lane.buffer[: len(sent_frame())] == sent_frame(), "the longer way finds it as it was sent"
 
 
 def test_a_quick_lane_follows_the_buffer_that_it_is_given() -> None:
@@ -461,3 +489,147 @@ def test_a_quick_lane_follows_the_buffer_that_it_is_given() -> None:
         for size in (200, 4000, 200):
             lane.buffer = memoryview(bytearray(size))
             assert lane.answer(sent_frame()) is not None
+
+
+# -- those that are answered together
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_what_is_gathered_ends_as_if_each_had_come_alone(seed: int) -> None:
+    """By two lanes to one log, and one to another."""
+    told = []
+    for kernel, ordinary in zip(KERNELS, makers(9), strict=True):
+        for together in (1, Random(seed).randint(2, 12)):
+            random = Random(seed)
+            producers, sequence, _ = known_producers(random, random.randint(1, 8))
+            first = Lane(kernel, ordinary, producers)
+            ways = [first, Lane(kernel, ordinary, None, first), Lane(kernel, ordinary, producers, first)]
+            sequences = {id(first.world): sequence, id(ways[2].world): sequence}
+            for way in ways:
+                way.answer(sent_frame())  # an empty segment takes them one by one
+            answers: list[bytes | None] = []
+            waiting: list[Any] = []
+            for number in range(36):
+                way = random.choice(ways)
+                if random.random() < 0.5:
+                    batch = batch_of(random, sequence=sequences[id(way.world)])
+                    sequences[id(way.world)] += read_header(batch).record_count
+                else:
+                    batch = batch_of(random, producer_id=-1, epoch=-1, sequence=-1)
+                sent = sent_frame(number, batch)
+                way.buffer = memoryview(bytearray(len(sent)))
+                waiting.append(way.gather(sent))
+                if len(waiting) >= together:
+                    answers += [one.made() for one in waiting]
+                    waiting = []
+            answers += [one.made() for one in waiting]
+            worlds = [first.world, ways[2].world]
+            told.append((answers, [world.state() for world in worlds], [world.log.high_watermark for world in worlds]))
+            assert None not in answers
+            calls = sum(world.writes for world in worlds)
+            assert calls == 39 if together == 1 else calls <= 3 + 2 * -(-36 // together)
+    assert all(one == told[0] for one in told)
+
+
+def test_nothing_is_there_before_it_is_settled_and_all_are_settled_together() -> None:
+    for lane in lanes():
+        lane.answer(sent_frame(0))
+        before = lane.world.state()
+        waiting = [lane.gather(sent_frame(number), 500 * number) for number in range(1, 4)]
+        assert lane.world.state() == before
+        assert [one.is_made for one in waiting] == [False] * 3
+        assert waiting[1].made() == answer_of(2, 2)
+        assert [one.is_made for one in waiting] == [True] * 3
+        assert [one.made() for one in waiting] == [answer_of(number, number) for number in range(1, 4)]
+        assert lane.world.log.end_offset == lane.world.log.high_watermark == 4
+        assert lane.world.log.gathered == []
+        assert lane.world.writes == 2
+
+
+def test_a_producer_that_is_gathered_twice_must_be_in_order() -> None:
+    random = Random(5)
+    producers, sequence, _ = known_producers(random)
+    for kernel, ordinary in zip(KERNELS, makers(9), strict=True):
+        lane = Lane(kernel, ordinary, producers)
+        lane.answer(sent_frame())
+        batch = batch_of(random, sequence=sequence)
+        following = sequence + read_header(batch).record_count
+        first = lane.gather(sent_frame(1, batch))
+        lane.buffer = memoryview(bytearray(4000))
+        assert lane.gather(sent_frame(2, batch)) is None, "a duplicate"
+        assert lane.gather(sent_frame(2, batch_of(random, sequence=following + 1))) is None, "a gap"
+        second = lane.gather(sent_frame(2, batch_of(random, sequence=following)))
+        assert first.made() == answer_of(1, 1)
+        assert second.made() is not None
+
+
+def test_none_is_gathered_that_the_segment_may_have_no_room_for() -> None:
+    sent = sent_frame(0)
+    size = len(build_batch([b"value"], base_timestamp_ms=NOW_MS))
+    cases = {
+        "another would not fit": {"size_bytes": CONFIG.segment_bytes - 2 * size + 1, "first_timestamp_ms": NOW_MS},
+        "offsets": {"size_bytes": 1, "first_timestamp_ms": NOW_MS, "base_offset": 1 - 2**31},
+        "the index": {"size_bytes": 1, "first_timestamp_ms": NOW_MS, "count": CONFIG.segment_index_bytes // 8 - 1},
+        "empty: the first decides when it is full": {},
+        "only the first has no timestamp": {"size_bytes": 1, "first_timestamp_ms": -1},
+    }
+    for name, case in cases.items():
+        for lane in lanes():
+            for attribute, value in case.items():
+                setattr(lane.world if attribute == "count" else lane.world.segment, attribute, value)
+            first = lane.gather(sent)
+            assert first is not None, name
+            assert lane.gather(sent, 1000) is None, name
+            assert first.made() is not None
+            assert lane.world.log.end_offset == 1
+
+
+def test_a_disk_that_refuses_leaves_all_of_its_log_to_the_longer_way_as_they_were_sent() -> None:
+    for kernel, ordinary in zip(KERNELS, makers(9), strict=True):
+        lane = Lane(kernel, ordinary)
+        beside, elsewhere = Lane(kernel, ordinary, None, lane), Lane(kernel, ordinary, Producers(), lane)
+        for one in (lane, elsewhere):
+            one.answer(sent_frame())
+        lane.world.fails_with = Refused(ErrorCode.KAFKA_STORAGE_ERROR, "full")
+        before = lane.world.state()
+        frames = [sent_frame(number) for number in range(4)]
+        waiting = [lane.gather(frames[0]), beside.gather(frames[1]), elsewhere.gather(frames[2])]
+        waiting.append(lane.gather(frames[3], 1000))
+        answers = [one.made() for one in waiting]
+        assert answers == [b"in other words", b"in other words", answer_of(2, 1), b"in other words"]
+        assert lane.sender.longer == [frames[0][4:], frames[3][4:]]
+        assert beside.sender.longer == [frames[1][4:]]
+        assert lane.world.state() == before
+        lane.world.fails_with = None
+        assert lane.answer(sent_frame(9)) == answer_of(9, 1), "the next one stands in their place"
+
+
+def test_a_log_that_breaks_is_told_of_once_and_none_of_its_requests_is_served() -> None:
+    for error in (BrokenLog("cannot be cut back"), RuntimeError("planted")):
+        for lane in lanes():
+            lane.answer(sent_frame())
+            lane.world.fails_with = error
+            before = lane.world.state()
+            waiting = [lane.gather(sent_frame(number), 1000 * number) for number in range(3)]
+            assert [one.made() for one in waiting] == [None] * 3
+            assert lane.partition.broken == ([error] if isinstance(error, BrokenLog) else [])
+            assert lane.sender.not_served_for == [error] * 3
+            assert lane.sender.longer == []
+            assert lane.world.state() == before
+
+
+def test_one_that_cannot_be_told_of_the_others_harms_nobody_else() -> None:
+    for kernel, ordinary in zip(KERNELS, makers(9), strict=True):
+        lane = Lane(kernel, ordinary)
+        other = Lane(kernel, ordinary, Producers(), lane)
+        lane.partition.watchers["fetch"] = other.partition.watchers["fetch"] = "wake"
+        error = ValueError("planted")
+
+        def fail(error: Exception = error) -> None:
+            raise error
+
+        lane.partition.tell_appended = fail  # type: ignore[method-assign]
+        waiting = [lane.gather(sent_frame(1)), other.gather(sent_frame(2))]
+        assert [one.made() for one in waiting] == [answer_of(1, 0), answer_of(2, 0)]
+        assert lane.sender.not_served_for == [error]
+        assert other.partition.told == 1

@@ -3,7 +3,8 @@
 The long way (`router`, `handlers/produce`) serves the first request of its kind, and every one that is not ordinary in
 some respect: what a client did wrong is never judged here. Authorisation is asked for each request as there; a lane
 ends with its partition, and with the settings it was made for. The lane that a connection used last answers the next
-request like it in one call (`QuickLane`), unless the answer waits for a flush.
+request like it in one call (`QuickLane`), unless the answer waits for a flush; those of one round over the connections
+are written together.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from collections.abc import Callable
 from struct import Struct
 from typing import cast
 
-from semel.broker.authoriser import Authoriser, Operation, ResourceType
+from semel.broker.authoriser import AllowAll, Authoriser, Operation, ResourceType
 from semel.broker.context import authorise
 from semel.broker.topics import Topics
 from semel.config import TopicConfig
 from semel.coordinator.topic_names import INTERNAL_TOPICS
 from semel.log.errors import Refused
-from semel.log.produce_kernel import OrdinaryProduce, QuickLane, Reply
+from semel.log.produce_kernel import Gathered, Gathering, OrdinaryProduce, QuickLane, Reply
 from semel.replication.partition import Partition
 from semel.rpc.served import Answer, CloseConnection, Later, Parts, ServedConnection
 from semel.wire.frame import response_parts
@@ -55,7 +56,7 @@ class _Lane:
         self.answers = answers
         self.waits = waits
         # Serves them in one call, where an answer does not wait for a flush.
-        self.quick: Callable[[str, memoryview, int], bytes | None] | None = None
+        self.quick: Callable[[ServedConnection, memoryview, int, int], Gathered | None] | None = None
 
 
 class _Answers:
@@ -95,6 +96,7 @@ class ProduceLanes:
     def __init__(self, authoriser: Authoriser) -> None:
         self._authoriser = authoriser
         self._lanes: dict[bytes, _Lane] = {}
+        self._gathering = Gathering()
 
     def serve(self, connection: ServedConnection, frame: memoryview) -> Answer:
         """The answer to an ordinary request; None is for the long way."""
@@ -170,8 +172,9 @@ class ProduceLanes:
         lane = self._lanes[key] = _Lane(name, partition, ordinary, _Answers(request, version), waits)
         if not (waits and config.flush_messages == 1):
             permission = (Operation.WRITE, ResourceType.TOPIC, name)
-            quick = QuickLane(ordinary, lane.answers.success, partition, self._authoriser.authorise, permission)
-            lane.quick = quick.answer
+            success = lane.answers.success
+            may_write = None if type(self._authoriser) is AllowAll else self._authoriser.authorise
+            lane.quick = QuickLane(self._gathering, ordinary, success, partition, may_write, permission).gather
 
 
 def _has_ordinary_settings(config: TopicConfig, acks: int) -> bool:

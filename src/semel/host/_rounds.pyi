@@ -1,10 +1,15 @@
 from collections.abc import Callable
 
+from semel.host.api import LaterReply
 from semel.host.real_link import RealLink
 
 class Reader:
     def __init__(
-        self, link: RealLink, fd: int, get_buffer: Callable[[], memoryview], received: Callable[[int], bytes | None]
+        self,
+        link: RealLink,
+        fd: int,
+        get_buffer: Callable[[], memoryview],
+        received: Callable[[int], bytes | LaterReply | None],
     ) -> None: ...
     def take_reply(self) -> bytes | None: ...
     def end(self) -> None: ...

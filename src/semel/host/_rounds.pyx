@@ -28,6 +28,10 @@ cdef enum:
     EVENTS_PER_ROUND = 64
 
 
+cdef bytes made(reply):
+    return reply if reply is None or type(reply) is bytes else reply.made()
+
+
 cdef class Reader:
     """Of a link that only reads at the moment: nothing of it waits to be sent, but for a reply until its round ends."""
 
@@ -35,8 +39,9 @@ cdef class Reader:
     cdef object _get_buffer
     cdef object _received
     cdef int _fd
-    cdef bytes _reply
+    cdef object _reply
     cdef bint _sends_itself
+    cdef bint replies_later  # its last reply was a `LaterReply`
 
     def __init__(self, link, int fd, get_buffer, received):
         self._link = link
@@ -48,12 +53,13 @@ cdef class Reader:
         """The link has more to send: the reply that is kept for it, if there is one, goes before that."""
         reply, self._reply = self._reply, None
         self._sends_itself = True
-        return reply
+        return made(reply)
 
     def end(self) -> None:
         """The link has ended, and its descriptor may be another's by now."""
         self._fd = -1
-        self._reply = None
+        reply, self._reply = self._reply, None
+        made(reply)
 
     cdef int read(self) except -1:
         """Whether there is a reply to be sent."""
@@ -73,8 +79,11 @@ cdef class Reader:
         if got > 0:
             self._sends_itself = False
             reply = self._received(got)
-            if reply is not None and self._sends_itself:
-                self._link.send([reply])
+            self.replies_later = reply is not None and type(reply) is not bytes
+            if self._sends_itself:
+                reply = made(reply)
+                if reply is not None:
+                    self._link.send([reply])
             else:
                 self._reply = reply
             if is_full:
@@ -87,11 +96,12 @@ cdef class Reader:
         return 0
 
     cdef int send(self) except -1:
-        cdef bytes reply = self._reply
+        cdef bytes reply
         cdef ssize_t sent
+        kept, self._reply = self._reply, None
+        reply = made(kept)
         if reply is None:  # the link had more to send, and has taken it along, or it has ended
             return 0
-        self._reply = None
         sent = send(self._fd, PyBytes_AS_STRING(reply), PyBytes_GET_SIZE(reply), MSG_DONTWAIT | MSG_NOSIGNAL)
         if sent != PyBytes_GET_SIZE(reply):
             self._link.reply_refused(reply, max(sent, 0), errno if sent < 0 else 0)
@@ -129,26 +139,43 @@ cdef class RangeSender:
 
 def serve_round(int epoll_fd, dict readers, dict senders, serve) -> bool:
     """Whether any was ready. `serve(fd, events)` is for those that have nobody in `readers` or `senders`, or more to
-    tell of."""
+    tell of. Whatever may do more than reply later begins when the replies before it are made."""
     cdef epoll_event events[EVENTS_PER_ROUND]
     cdef Reader reader
     cdef RangeSender sender
     cdef int number, count
     cdef list kept = []
+    cdef bint are_made = True
     count = epoll_wait(epoll_fd, events, EVENTS_PER_ROUND, 0)
     for number in range(count):
         reader = readers.get(events[number].data.fd) if events[number].events == EPOLLIN else None
         sender = senders.get(events[number].data.fd) if events[number].events == EPOLLOUT else None
         if sender is not None and not sender.send():
             continue
+        if not are_made and (reader is None or not reader.replies_later):
+            make_replies(kept)
+            are_made = True
         if reader is None:
             serve(events[number].data.fd, events[number].events)
             continue
         try:
             if reader.read():
                 kept.append(reader)
+                are_made = are_made and not reader.replies_later
         except Exception as error:
             reader._link.receiver_failed(error)
     for reader in kept:
-        reader.send()
+        try:
+            reader.send()
+        except Exception as error:
+            reader._link.receiver_failed(error)
     return count > 0
+
+
+cdef make_replies(list kept):
+    cdef Reader reader
+    for reader in kept:
+        try:
+            made(reader._reply)
+        except Exception as error:
+            reader._link.receiver_failed(error)

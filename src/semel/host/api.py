@@ -9,7 +9,7 @@ from __future__ import annotations
 import random as random_module
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, TypeVar, TypeVarTuple
+from typing import Protocol, TypeAlias, TypeVar, TypeVarTuple, cast
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -163,13 +163,23 @@ class Disk(Protocol):
         """Give back threads and descriptors. Flushes still under way are waited for, not started ones are cancelled."""
 
 
+class LaterReply(Protocol):
+    """A reply that is made together with others. Who has got it makes it before anything else is done, but for reading
+    from other links that have such replies too."""
+
+    is_made: bool
+
+    def made(self) -> bytes | None:
+        """The reply. None: there is none, or its receiver has sent it itself. The same when it is asked again."""
+
+
 class Receiver(Protocol):
     """What a connection's owner gives to its Link. Exceptions raised in here are logged and close that link alone."""
 
     def get_buffer(self) -> memoryview:
         """Where the next bytes go: at least one byte long."""
 
-    def received(self, count: int) -> bytes | None:
+    def received(self, count: int) -> bytes | LaterReply | None:
         """`count` bytes were put at the start of the last buffer. What is returned is sent, as by `send`, but for less:
         a way for small answers."""
 
@@ -178,6 +188,10 @@ class Receiver(Protocol):
 
     def closed(self, reason: BaseException | None) -> None:
         """The link has ended; called exactly once, never from inside `send`. None: a clean end, by the peer or us."""
+
+
+def made(reply: bytes | LaterReply | None) -> bytes | None:
+    return reply if reply is None or type(reply) is bytes else cast(LaterReply, reply).made()
 
 
 class Link(Protocol):

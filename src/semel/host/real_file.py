@@ -51,14 +51,18 @@ class RealFile:
         return os.fstat(self.descriptor()).st_size
 
     def write_at(self, position: int, *parts: Buffer) -> None:
-        fd = self.descriptor()
+        fd = self.fd
+        if fd >= 0:
+            self._used(self)
+        else:
+            fd = self.descriptor()
         self.unflushed = True
         if len(parts) == 1:
             part = parts[0]
             written = os.pwrite(fd, part, position)
             if written != len(part):
                 self._write_rest(fd, position + written, [memoryview(part)[written:]])
-        elif parts:
+        elif parts and (len(parts) > MAX_PARTS or os.pwritev(fd, parts, position) < sum(map(len, parts))):
             self._write_rest(fd, position, list(parts))
 
     def _write_rest(self, fd: int, position: int, parts: list[Buffer]) -> None:

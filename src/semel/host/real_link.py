@@ -16,7 +16,7 @@ import socket
 from collections import deque
 from collections.abc import Sequence
 
-from semel.host.api import Buffer, FileRange, Part, Receiver
+from semel.host.api import Buffer, FileRange, Part, Receiver, made
 from semel.host.ready_links import READABLE, WRITABLE, ReadyLinks
 from semel.host.real_file import RealFile
 
@@ -152,7 +152,7 @@ class RealLink:
                 self._end(None if buffer else ValueError("the receiver gave an empty buffer"))
                 return
             try:
-                reply = self._received(count)
+                reply = made(self._received(count))
             except Exception as error:
                 self.receiver_failed(error)
                 return

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, cast
 
-from semel.host.api import FileRange, Link, Part, Receiver
+from semel.host.api import FileRange, Link, Part, Receiver, made
 from semel.host.tls_errors import explained
 
 MOST_CIPHERTEXT_BYTES = 256 << 10
@@ -185,7 +185,7 @@ class TlsLink:
                 count = self._decrypt_into(buffer)
                 if count is None:
                     break
-                reply = self._receiver_received(count)
+                reply = made(self._receiver_received(count))
                 if reply is not None:
                     self.send([reply])
             except Exception as error:

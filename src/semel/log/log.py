@@ -91,6 +91,8 @@ class Log(LogEnd):
         self.identity: bytes | None = None
         self.on_roll: Callable[[Log], None] = _ignore
         self.dirty: list[Segment] = []
+        self.gathered = []
+        self.gathered_bytes = 0
         self._unsettled: list[Segment] = []
         self._due_snapshot: tuple[Offset, dict[ProducerId, bytes]] | None = None
         # How many segment files were made, and of how many the names are durable.
@@ -162,6 +164,7 @@ class Log(LogEnd):
         )
 
     def _write(self, batch: bytearray | memoryview, header: BatchHeader, leader_epoch: Epoch, now_ms: int) -> None:
+        assert not self.gathered, "others have these offsets, and are not written yet"
         base_offset = self.end_offset
         set_base_offset(batch, base_offset)
         set_leader_epoch(batch, leader_epoch)

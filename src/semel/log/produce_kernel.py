@@ -1,10 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""An ordinary produce request, judged and appended in one call: what nearly every small request of a busy client is.
+"""Ordinary produce requests, from their bytes to the log: what nearly every small request of a busy client is.
 
 Ordinary is: one partition, the same bytes before the records as last time, one plain batch in perfect order that is the
-next one of its producer, and that the active segment has room for. `append` knows nothing else: whatever differs in any
-way gets -1, nothing has changed then, and the decoder, `validate` and `producers` say what is wrong, if there is
-anything. Compiled or plain Python, with the same results; indexes are checked here, because compiled code does not.
+next one of its producer, and that the active segment has room for. Nothing else is known here: whatever differs in any
+way is refused, nothing has changed then, and the decoder, `validate` and `producers` say what is wrong, if there is
+anything. Those that come together are one one by one and written together, log by log (`Gathering`).
+Compiled or plain Python, with the same results; indexes are checked here, because compiled code does not.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ _ROW_BYTES = cython.declare(cython.longlong, 110)
 _NO_OFFSET = cython.declare(cython.longlong, -1)
 _NO_TIMESTAMP = cython.declare(cython.longlong, -1)
 _NOT_ORDINARY = cython.declare(cython.longlong, -1)
+_row = cython.declare(bytearray, bytearray(110))  # where a row is made
 
 
 @cython.cclass
@@ -53,6 +55,17 @@ class SegmentEnd:
     bytes_since_index = cython.declare(cython.longlong, visibility="public")
     offset_index = cython.declare(object, visibility="public")
     time_index = cython.declare(object, visibility="public")
+    file = cython.declare(object, visibility="public")
+
+    @cython.ccall
+    def write(self, batches: list) -> cython.longlong:
+        """Puts batches behind the others and returns where they stand, if they are all there. `note` must follow."""
+        try:
+            self.file.write_at(self.size_bytes, *batches)
+        except OSError as error:
+            self.take_back_write(error)
+            raise
+        return self.size_bytes
 
     @cython.ccall
     def note(
@@ -124,6 +137,9 @@ class LogEnd:
     producers = cython.declare(object, visibility="public")
     # Segments that were written to since they were flushed.
     dirty = cython.declare(list, visibility="public")
+    # Batches that were judged, of so many bytes: written, or given up, before anything else is done to the log.
+    gathered = cython.declare(list, visibility="public")
+    gathered_bytes = cython.declare(cython.longlong, visibility="public")
 
     @cython.ccall
     def note_written(self, segment: SegmentEnd, leader_epoch: cython.longlong, base_offset: cython.longlong) -> object:
@@ -133,6 +149,32 @@ class LogEnd:
         if not self.dirty or self.dirty[len(self.dirty) - 1] is not segment:
             self.dirty.append(segment)
         self.end_offset = segment.next_offset
+        return None
+
+    @cython.cfunc
+    def write_gathered(self, leader_epoch: cython.longlong, index_interval_bytes: cython.longlong) -> object:
+        """All in one call of the disk. If that raises what the segment says, nothing is appended."""
+        gathered: list = self.gathered
+        segment: SegmentEnd = self.segments[len(self.segments) - 1]
+        rows: dict = self.producers.live_rows
+        one: Gathered
+        position: cython.longlong
+        self.gathered = []
+        self.gathered_bytes = 0
+        try:
+            position = segment.write([one.batch for one in gathered])
+        except BaseException:  # whoever tries again begins with what was sent
+            for one in gathered:
+                one.take_offsets_back()
+            raise
+        for one in gathered:
+            segment.note(one.last_offset, one.greatest_ms, position, one.size_bytes, index_interval_bytes)
+            position += one.size_bytes
+            if one.row is not None:
+                rows[one.producer_id] = one.row
+            one.is_written = True
+        one = gathered[0]
+        self.note_written(segment, leader_epoch, one.base_offset)
         return None
 
 
@@ -183,8 +225,7 @@ def _next_row(
     if sequence != (last_sequence + 1) & _SEQUENCE_MASK:
         return None
     kept = min(size + _OLDER_BYTES, _ROW_BYTES)
-    made: bytearray = bytearray(kept)
-    after: cython.p_uchar = made
+    after: cython.p_uchar = _row
     for index in range(_ENTRY_BYTES):
         after[index] = before[index]
     _put(after, 10, (sequence + last_offset_delta) & _SEQUENCE_MASK, 4)
@@ -195,7 +236,19 @@ def _next_row(
         after[_ENTRY_BYTES + index] = before[10 + index]
     for index in range(_ENTRY_BYTES + _OLDER_BYTES, kept):
         after[index] = before[index - _OLDER_BYTES]
-    return bytes(made)
+    return bytes(after[:kept])
+
+
+@cython.cfunc
+def _row_of(log: LogEnd, producer_id: cython.longlong) -> object:
+    """As it will be when those that are gathered are written."""
+    rows: dict = log.producers.live_rows
+    one: Gathered
+    found = rows.get(producer_id)
+    for one in log.gathered:
+        if one.producer_id == producer_id:
+            found = one.row
+    return found
 
 
 @cython.final
@@ -253,12 +306,16 @@ class OrdinaryProduce:
             data = cython.address(view[0])
         else:
             data = view
-        return self.append_from(log, frame, data, 0, len(view), leader_epoch, now_ms)
+        one: Gathered = Gathered()
+        if not self.takes(one, log, frame, data, 0, len(view), leader_epoch, now_ms):
+            return _NOT_ORDINARY
+        log.write_gathered(leader_epoch, self.index_interval_bytes)
+        return one.base_offset
 
     @cython.cfunc
-    @cython.exceptval(-2)
-    def append_from(
+    def takes(
         self,
+        one: Gathered,
         log: LogEnd,
         buffer: memoryview,
         data: cython.p_uchar,
@@ -266,13 +323,14 @@ class OrdinaryProduce:
         frame_end: cython.Py_ssize_t,
         leader_epoch: cython.longlong,
         now_ms: cython.longlong,
-    ) -> cython.longlong:
-        """As `append`, of a frame within a buffer; `data` are the bytes of the buffer."""
+    ) -> cython.bint:
+        """Whether a frame within a buffer, whose bytes are `data`, is an ordinary one. Then it is among those that the
+        log has gathered. Behind others that are not written yet, none is taken that may be too much for the segment."""
         if not log.segments or log.config is not self.config:
-            return _NOT_ORDINARY
+            return False
         start: cython.Py_ssize_t = self.batch_start(data, frame_start, frame_end)
         if start < 0:
-            return _NOT_ORDINARY
+            return False
         size: cython.Py_ssize_t = frame_end - self.suffix_bytes - start
         last_offset_delta: cython.longlong = _number(data, start + 23, 4)
         greatest: cython.longlong = _number(data, start + 35, 8)
@@ -282,6 +340,11 @@ class OrdinaryProduce:
         count: cython.longlong = _number(data, start + 57, 4)
         base_offset: cython.longlong = log.end_offset
         segment: SegmentEnd = log.segments[len(log.segments) - 1]
+        if log.gathered:
+            if not self.has_room_behind(segment, len(log.gathered)):
+                return False
+            before: Gathered = log.gathered[len(log.gathered) - 1]
+            base_offset = before.last_offset + 1
         if (
             _number(data, start, 8) != 0
             or _number(data, start + 8, 4) + _LENGTH_FIELD_END != size
@@ -290,7 +353,7 @@ class OrdinaryProduce:
             or count <= 0
             or count != last_offset_delta + 1
             or segment.is_full(
-                size,
+                log.gathered_bytes + size,
                 base_offset + last_offset_delta,
                 greatest,
                 now_ms,
@@ -299,35 +362,42 @@ class OrdinaryProduce:
                 self.segment_ms,
             )
         ):
-            return _NOT_ORDINARY
-        rows: dict = log.producers.live_rows
-        row = None
+            return False
+        one.row = None
         if producer_id >= 0:
-            known = rows.get(producer_id)
+            known = _row_of(log, producer_id)
             if known is None or producer_epoch < 0 or sequence < 0:
-                return _NOT_ORDINARY
-            row = _next_row(known, producer_epoch, sequence, last_offset_delta, base_offset, now_ms)
-            if row is None:
-                return _NOT_ORDINARY
+                return False
+            one.row = _next_row(known, producer_epoch, sequence, last_offset_delta, base_offset, now_ms)
+            if one.row is None:
+                return False
         elif producer_id != -1:
-            return _NOT_ORDINARY
+            return False
         batch = buffer[start : start + size]
         if not self.are_ordinary(batch, data, start, count, greatest, now_ms):
-            return _NOT_ORDINARY
-        sent_epoch: cython.longlong = _number(data, start + 12, 4)
-        _put(data, start, base_offset, 8)
-        _put(data, start + 12, leader_epoch, 4)
-        try:
-            position = segment.write(batch)
-        except BaseException:  # whoever tries again begins with what was sent
-            _put(data, start, 0, 8)
-            _put(data, start + 12, sent_epoch, 4)
-            raise
-        segment.note(base_offset + last_offset_delta, greatest, position, size, self.index_interval_bytes)
-        if row is not None:
-            rows[producer_id] = row
-        log.note_written(segment, leader_epoch, base_offset)
-        return base_offset
+            return False
+        one.is_written = False
+        one.batch = batch
+        one.data = data
+        one.start = start
+        one.size_bytes = size
+        one.base_offset = base_offset
+        one.last_offset = base_offset + last_offset_delta
+        one.greatest_ms = greatest
+        one.producer_id = producer_id
+        one.give_offsets(leader_epoch)
+        log.gathered.append(one)
+        log.gathered_bytes += size
+        return True
+
+    @cython.cfunc
+    def has_room_behind(self, segment: SegmentEnd, gathered: cython.longlong) -> cython.bint:
+        """Whether what the segment says of its room will still be true when those that are gathered are written."""
+        entries: cython.longlong = segment.offset_index.count
+        return (
+            segment.first_timestamp_ms != _NO_TIMESTAMP
+            and (entries + gathered) * _INDEX_ENTRY_BYTES < self.segment_index_bytes
+        )
 
     @cython.cfunc
     def are_ordinary(
@@ -473,7 +543,7 @@ class OrdinaryProduce:
 class Reply:
     """The answer to a success, encoded once, with gaps."""
 
-    form: bytes
+    form: bytearray
     base_at: cython.Py_ssize_t
     start_at: cython.Py_ssize_t
 
@@ -482,27 +552,126 @@ class Reply:
         -1: it is not told."""
         if len(form) < _CORRELATION_END or not 0 <= base_at <= len(form) - 8 or not -1 <= start_at <= len(form) - 8:
             raise ValueError(f"no offsets can be put at {base_at} and {start_at} of {len(form)} bytes")
-        self.form = form
+        self.form = bytearray(form)
         self.base_at = base_at
         self.start_at = start_at
 
     @cython.ccall
     def to(self, correlation_id: cython.longlong, base_offset: cython.longlong, start_offset: cython.longlong) -> bytes:
-        made: bytearray = bytearray(self.form)
-        data: cython.p_uchar = made
+        data: cython.p_uchar = self.form
         _put(data, _CORRELATION_AT, correlation_id, 4)
         _put(data, self.base_at, base_offset, 8)
         if self.start_at >= 0:
             _put(data, self.start_at, start_offset, 8)
-        return bytes(made)
+        return bytes(self.form)
+
+
+@cython.final
+@cython.cclass
+class Gathering:
+    """Requests of many connections that are answered together."""
+
+    waiting: list
+    now_ms: cython.longlong
+
+    def __init__(self) -> None:
+        self.waiting = []
+
+    @cython.cfunc
+    def settle(self) -> object:
+        """Writes them, one call for each log; makes the answers; then tells those that want to know, and leaves what
+        could not be written to the longer way."""
+        waiting: list = self.waiting
+        first_of_logs: list = []
+        one: Gathered
+        lane: QuickLane
+        self.waiting = []
+        for one in waiting:
+            lane = one.lane
+            if lane.log.gathered:
+                first_of_logs.append(one)
+                lane.write_gathered()
+            one.make(lane)
+        for one in first_of_logs:
+            lane = one.lane
+            lane.tell(one)
+        for one in waiting:
+            if not one.is_written:
+                one.go_the_longer_way()
+        return None
+
+
+@cython.final
+@cython.freelist(64)
+@cython.cclass
+class Gathered:
+    """A batch that is the next one of its log, and has its offsets in its bytes; and the answer to its request, once it
+    is made, if it came by a lane."""
+
+    batch: memoryview
+    data: cython.p_uchar
+    start: cython.Py_ssize_t  # of the batch, in `data`
+    size_bytes: cython.Py_ssize_t
+    base_offset: cython.longlong
+    last_offset: cython.longlong
+    greatest_ms: cython.longlong
+    sent_epoch: cython.longlong
+    producer_id: cython.longlong
+    row: object  # of its producer, if it has one, once it is written
+    is_written: cython.bint
+    error: object  # why it could not be written
+    gathering: Gathering
+    lane: object
+    connection: object
+    frame_start: cython.Py_ssize_t
+    frame_end: cython.Py_ssize_t
+    answer: object
+    is_made = cython.declare(cython.bint, visibility="public")
+
+    @cython.cfunc
+    def give_offsets(self, leader_epoch: cython.longlong) -> object:
+        self.sent_epoch = _number(self.data, self.start + 12, 4)
+        _put(self.data, self.start, self.base_offset, 8)
+        _put(self.data, self.start + 12, leader_epoch, 4)
+        return None
+
+    @cython.cfunc
+    def take_offsets_back(self) -> object:
+        _put(self.data, self.start, 0, 8)
+        _put(self.data, self.start + 12, self.sent_epoch, 4)
+        return None
+
+    def made(self) -> bytes | None:
+        """The answer. None: the connection has been answered otherwise, or will be."""
+        if not self.is_made:
+            self.gathering.settle()
+        return self.answer
+
+    @cython.cfunc
+    def make(self, lane: QuickLane) -> object:
+        self.is_made = True
+        if self.is_written:
+            correlation_id: cython.longlong = _number(self.data, self.frame_start + _CORRELATION_AT, 4)
+            self.answer = lane.reply.to(correlation_id, self.base_offset, lane.log.start_offset)
+        return None
+
+    @cython.cfunc
+    def go_the_longer_way(self) -> object:
+        if isinstance(self.error, Refused):  # by the disk; the longer way has words for it
+            lane: QuickLane = self.lane
+            self.answer = self.connection.serve_alone(lane.buffer[self.frame_start : self.frame_end])
+        else:
+            self.connection.not_served(self.error)
+        return None
 
 
 @cython.final
 @cython.cclass
 class QuickLane:
-    """Ordinary produce requests from their bytes to their answers, in one call. For a partition where an answer waits
-    for nothing: who may write, the time, and who is told of it are asked for each, as on the longer way."""
+    """Ordinary produce requests from their bytes to their answers. For a partition where an answer waits for nothing
+    but the write: who may write, and who is told of it, are asked for each, as on the longer way."""
 
+    gathering: Gathering
     ordinary: OrdinaryProduce
     reply: Reply
     partition: object
@@ -514,9 +683,17 @@ class QuickLane:
     data: cython.uchar[::1]
 
     def __init__(
-        self, ordinary: OrdinaryProduce, reply: Reply, partition: object, authorise: object, permission: tuple
+        self,
+        gathering: Gathering,
+        ordinary: OrdinaryProduce,
+        reply: Reply,
+        partition: object,
+        authorise: object,
+        permission: tuple,
     ) -> None:
-        """`authorise(principal, *permission)`: three words. What it needs of a `replication` partition is there."""
+        """`authorise(principal, *permission)`: three words; None: all may. A partition of `replication` has what it
+        needs."""
+        self.gathering = gathering
         self.ordinary = ordinary
         self.reply = reply
         self.partition = partition
@@ -526,10 +703,12 @@ class QuickLane:
         self.always_tells = partition.flushes_in_turns
         self.buffer = memoryview(b"")
 
-    def answer(self, principal: str, buffer: memoryview, count: cython.Py_ssize_t) -> bytes | None:
-        """To the first `count` bytes of the buffer, if they are one whole frame. None: nothing was done."""
-        partition = self.partition
-        base_offset: cython.longlong
+    def gather(
+        self, connection: object, buffer: memoryview, start: cython.Py_ssize_t, count: cython.Py_ssize_t
+    ) -> Gathered | None:
+        """A promise to answer `count` bytes of the buffer, if they are one whole frame, which stays there until then.
+        None: nothing was done. The connection has a `principal`, may be told that a request is `not_served`, and can
+        `serve_alone` what turned out to be for the longer way."""
         data: cython.p_uchar
         if buffer is not self.buffer:  # it is the same one, always, and need not be asked for its memory each time
             self.data = buffer
@@ -538,23 +717,60 @@ class QuickLane:
             data = cython.address(self.data[0])
         else:
             data = self.data
-        if count < _FRAME_START + _CORRELATION_END or count > len(self.data) or partition.is_closed:
+        if count < _FRAME_START + _CORRELATION_END or start < 0 or count > len(self.data) - start:
             return None
-        if _number(data, 0, 4) != count - _FRAME_START or not self.authorise(principal, *self.permission):
+        if _number(data, start, 4) != count - _FRAME_START or self.partition.is_closed:
             return None
+        if self.authorise is not None and not self.authorise(connection.principal, *self.permission):
+            return None
+        if not self.gathering.waiting:
+            self.gathering.now_ms = self.partition.clock.wall_ms()
+        one: Gathered = Gathered()
+        if not self.ordinary.takes(
+            one,
+            self.log,
+            buffer,
+            data,
+            start + _FRAME_START,
+            start + count,
+            self.partition.leader_epoch,
+            self.gathering.now_ms,
+        ):
+            return None
+        one.gathering = self.gathering
+        one.lane = self
+        one.connection = connection
+        one.frame_start = start + _FRAME_START
+        one.frame_end = start + count
+        one.answer = one.error = None
+        one.is_made = False
+        self.gathering.waiting.append(one)
+        return one
+
+    @cython.cfunc
+    def write_gathered(self) -> object:
+        """Also those that came by other lanes."""
+        gathered: list = self.log.gathered
+        one: Gathered
         try:
-            base_offset = self.ordinary.append_from(
-                self.log, buffer, data, _FRAME_START, count, partition.leader_epoch, partition.clock.wall_ms()
-            )
-        except Refused:  # by the disk; the longer way has words for it
-            return None
-        except BrokenLog as broken:
-            partition.on_broken(broken)
-            raise
-        if base_offset < 0:
-            return None
-        if self.always_tells or partition.watchers or self.log.high_watermark != base_offset:
-            partition.tell_appended()
-        else:
-            self.log.high_watermark = self.log.end_offset
-        return self.reply.to(_number(data, _FRAME_START + _CORRELATION_AT, 4), base_offset, self.log.start_offset)
+            self.log.write_gathered(self.partition.leader_epoch, self.ordinary.index_interval_bytes)
+        except Exception as error:
+            for one in gathered:
+                one.error = error
+        return None
+
+    @cython.cfunc
+    def tell(self, first: Gathered) -> object:
+        """Of all that were written with it, or could not be."""
+        partition = self.partition
+        try:
+            if not first.is_written:
+                if isinstance(first.error, BrokenLog):
+                    partition.on_broken(first.error)
+            elif self.always_tells or partition.watchers or self.log.high_watermark != first.base_offset:
+                partition.tell_appended()
+            else:
+                self.log.high_watermark = self.log.end_offset
+        except Exception as error:
+            first.connection.not_served(error)
+        return None

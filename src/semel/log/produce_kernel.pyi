@@ -2,6 +2,7 @@ from collections.abc import Callable
 from typing import Any
 
 from semel.config import TopicConfig
+from semel.host.api import Buffer, File
 
 compiled: bool
 
@@ -13,6 +14,8 @@ class SegmentEnd:
     max_timestamp_ms: int
     max_timestamp_offset: int
     bytes_since_index: int
+    file: File
+    def write(self, batches: list[Buffer]) -> int: ...
     def note(
         self, last_offset: int, max_timestamp_ms: int, position: int, size_bytes: int, index_interval_bytes: int
     ) -> None: ...
@@ -33,6 +36,8 @@ class LogEnd:
     high_watermark: int
     config: TopicConfig
     dirty: list[Any]
+    gathered: list[Any]
+    gathered_bytes: int
     def note_written(self, segment: SegmentEnd, leader_epoch: int, base_offset: int) -> None: ...
 
 class OrdinaryProduce:
@@ -43,13 +48,20 @@ class Reply:
     def __init__(self, form: bytes, base_at: int, start_at: int) -> None: ...
     def to(self, correlation_id: int, base_offset: int, start_offset: int) -> bytes: ...
 
+class Gathering: ...
+
+class Gathered:
+    is_made: bool
+    def made(self) -> bytes | None: ...
+
 class QuickLane:
     def __init__(
         self,
+        gathering: Gathering,
         ordinary: OrdinaryProduce,
         reply: Reply,
         partition: object,
-        authorise: Callable[..., bool],
+        authorise: Callable[..., bool] | None,
         permission: tuple[object, ...],
     ) -> None: ...
-    def answer(self, principal: str, buffer: memoryview, count: int) -> bytes | None: ...
+    def gather(self, connection: object, buffer: memoryview, start: int, count: int) -> Gathered | None: ...

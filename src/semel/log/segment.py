@@ -6,9 +6,9 @@ node whose CRCs it has not checked: each range is checked once, when it is first
 
 from collections.abc import Iterator
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
-from semel.host.api import Buffer, Disk, File
+from semel.host.api import Buffer, Disk
 from semel.log.errors import BrokenLog, CorruptSegment, Refused
 from semel.log.indexes import AbortedIndex, OffsetIndex, TimeIndex
 from semel.log.produce_kernel import SegmentEnd
@@ -47,7 +47,7 @@ class Segment(SegmentEnd):
         self.base_offset = base_offset
         self._stem = f"{directory}/{base_offset:020d}"
         self._disk = disk
-        self.file: File = disk.open(self._stem + LOG_SUFFIX, create=is_new)
+        self.file = disk.open(self._stem + LOG_SUFFIX, create=is_new)
         self.size_bytes = self.file.size()
         self.next_offset = base_offset
         self.offset_index = OffsetIndex(disk, self._stem + INDEX_SUFFIX, base_offset, in_memory=is_active)
@@ -75,20 +75,15 @@ class Segment(SegmentEnd):
 
     def append(self, batch: Buffer, header: BatchHeader, index_interval_bytes: int) -> None:
         """Writes a batch whose header carries its final offsets. All of it is there afterwards, or none."""
-        self.note_batch(header, self.write(batch), index_interval_bytes)
+        self.note_batch(header, self.write([batch]), index_interval_bytes)
 
-    def write(self, batch: Buffer) -> int:
-        """Puts a batch behind the others and returns where it stands, if it is all there. `note` must follow."""
-        position = self.size_bytes
+    def take_back_write(self, error: OSError) -> NoReturn:
+        """Nothing of what could not be written stays."""
         try:
-            self.file.write_at(position, batch)
-        except OSError as error:
-            try:
-                self.file.truncate(position)
-            except OSError as second:
-                raise BrokenLog(f"{self.path} cannot be cut back after a failed write: {second}") from error
-            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk refused the write: {error.strerror}") from error
-        return position
+            self.file.truncate(self.size_bytes)
+        except OSError as second:
+            raise BrokenLog(f"{self.path} cannot be cut back after a failed write: {second}") from error
+        raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk refused the write: {error.strerror}") from error
 
     def note_batch(self, header: BatchHeader, position: int, index_interval_bytes: int) -> None:
         """Counts a batch that stands at `position` in: offsets, timestamps, indexes."""

@@ -107,7 +107,7 @@ class ServedConnection(Receiving):
         self._outstanding = deque[_Slot]()
         self._paused_for = 0
         self._held = bytearray()
-        self._buffer = server.shared_buffer
+        self._shared = server.shared_buffer
         self._most_bytes = 4 + server.limits.frame_bytes
         self._frame = None
         self._frame_bytes = 0
@@ -130,11 +130,11 @@ class ServedConnection(Receiving):
             self._filled += count
             self._continue_frame()
             return None
-        buffer = self._buffer
+        buffer = self._shared.buffer
         if self.is_authenticated and self.is_open and not self._held and not self._paused_for:
             (length,) = _LENGTH.unpack_from(buffer)
             if length == count - 4 and length >= _SMALLEST_FRAME_BYTES and count <= self._most_bytes:
-                return self._serve_alone(buffer[4:count])
+                return self.serve_alone(buffer[4:count])
         data = buffer[:count]
         if self._held:
             joined, self._held = self._held, bytearray()
@@ -214,7 +214,7 @@ class ServedConnection(Receiving):
 
     # -- serving
 
-    def _serve_alone(self, frame: memoryview) -> bytes | None:
+    def serve_alone(self, frame: memoryview) -> bytes | None:
         """A request that came whole and with nothing behind it; what it returns is to be sent at once."""
         answer = self._answer_to(frame)
         if type(answer) is list and len(answer) == 1 and not self._outstanding and not self.link.unsent_bytes:
@@ -235,10 +235,10 @@ class ServedConnection(Receiving):
         except CloseConnection as error:
             self._refuse(str(error))
         except Exception as error:
-            self._not_served(error)
+            self.not_served(error)
         return None
 
-    def _not_served(self, error: BaseException) -> None:
+    def not_served(self, error: BaseException) -> None:
         self._server.failed(self, error)
         self._refuse("its request could not be served")
 
@@ -283,7 +283,7 @@ class ServedConnection(Receiving):
             self._refuse(str(error))
             return
         if error is not None:
-            self._not_served(error)
+            self.not_served(error)
             return
         self._deliver(slot, future.result())
 

@@ -1,19 +1,28 @@
 from collections.abc import Callable
 from typing import Any
 
-from semel.host.api import Link
+from semel.host.api import LaterReply, Link
 
 compiled: bool
 
+class SharedBuffer:
+    buffer: memoryview
+    start: int
+    def __init__(self, size_bytes: int) -> None: ...
+    def free(self) -> memoryview: ...
+    def keep(self, answer: LaterReply, count: int) -> None: ...
+    def settle(self) -> None: ...
+    def move_to_front(self, start: int, count: int) -> None: ...
+
 class Receiving:
     link: Link
-    lane: Callable[[str, memoryview, int], bytes | None] | None
+    lane: Callable[[Any, memoryview, int, int], LaterReply | None] | None
     principal: str
     was_active: bool
-    _buffer: memoryview
+    _shared: SharedBuffer
     _frame: memoryview | None
     _held: bytearray
     _outstanding: Any
     _most_bytes: int
     def get_buffer(self) -> memoryview: ...
-    def received(self, count: int) -> bytes | None: ...
+    def received(self, count: int) -> bytes | LaterReply | None: ...

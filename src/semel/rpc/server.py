@@ -13,6 +13,7 @@ from semel.host.api import Host, Link, Listener
 from semel.rpc.budget import MemoryBudget
 from semel.rpc.buffers import SpareBuffers
 from semel.rpc.served import Answer, ServedConnection
+from semel.rpc.served_kernel import SharedBuffer
 
 logger = logging.getLogger("semel.rpc")
 
@@ -40,8 +41,7 @@ class Server:
         self.dispatch = dispatch
         self.limits = limits
         self.budget = MemoryBudget(limits.requests_in_memory_bytes)
-        # One buffer for all: what is read into it is served, or moved, before the next read of any connection.
-        self.shared_buffer = memoryview(bytearray(_SHARED_BUFFER_BYTES))
+        self.shared_buffer = SharedBuffer(_SHARED_BUFFER_BYTES)
         self.buffers = SpareBuffers()
         self.connections: dict[ServedConnection, None] = {}  # in the order in which they came
         self._per_host: Counter[str] = Counter()

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from semel.host.api import FileRange, Link, Part, Receiver
+from semel.host.api import FileRange, Link, Part, Receiver, made
 from semel.sim.loop import SimHandle
 from semel.sim.power import PowerLost
 
@@ -273,7 +273,7 @@ class SimLink:
         buffer[:count] = chunk[:count]
         if count < len(chunk):
             self._arrived.appendleft(chunk[count:])
-        reply = self._context.run(self._receiver.received, count)
+        reply = self._context.run(made, self._context.run(self._receiver.received, count))
         if reply is not None:
             self._context.run(self.send, [reply])
         self.other_end.outgoing.taken(count)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from struct import pack
 from typing import Any
 
-from semel.host.api import FileRange, Host, Link, Part, Receiver
+from semel.host.api import FileRange, Host, Link, Part, Receiver, made
 from semel.rpc.served import Answer, Later, Promised, ServedConnection
 from semel.rpc.server import Limits, Server
 
@@ -80,7 +80,7 @@ class FakeLink:
             assert count
             buffer[:count] = self._waiting[:count]
             del self._waiting[:count]
-            reply = self._receiver.received(count)
+            reply = made(self._receiver.received(count))
             if reply is not None:
                 self.send([reply])
 

@@ -1,0 +1,169 @@
+"""Requests that are answered together: they wait where they were read, and everything else waits for them."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from fake_links import Bench, FakeLink, body, framed
+
+from plain_kernels import plain
+from semel.host.api import LaterReply, made
+from semel.rpc import served_kernel
+from semel.rpc.served import ServedConnection
+
+PLAIN = plain("served_kernel", "rpc")
+KERNELS = [PLAIN, served_kernel] if served_kernel.compiled else [PLAIN]
+
+
+class Gathered:
+    def __init__(self, lane: Lane, request: memoryview) -> None:
+        self.is_made = False
+        self._lane = lane
+        self._request = request
+        self._answer = b""
+
+    def made(self) -> bytes | None:
+        if not self.is_made:
+            self._lane.settle()
+        return self._answer
+
+    def settle(self) -> None:
+        """Answers with what the request is by now, in its place."""
+        self.is_made = True
+        self._answer = framed(bytes(self._request[4:]))
+        self._lane.bench.dispatch.seen.append(b"settled: " + bytes(self._request[4:]))
+
+
+class Lane:
+    """Answers whole requests that begin with "quick", together."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.waiting: list[Gathered] = []
+
+    def __call__(self, connection: ServedConnection, buffer: memoryview, start: int, count: int) -> LaterReply | None:
+        request = buffer[start : start + count]
+        if bytes(request[4:9]) != b"quick" or int.from_bytes(request[:4]) != count - 4:
+            return None
+        self.waiting.append(Gathered(self, request))
+        return self.waiting[-1]
+
+    def settle(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for one in waiting:
+            one.settle()
+
+
+def connected(bench: Bench, lane: Lane) -> tuple[FakeLink, ServedConnection]:
+    link = bench.connect()
+    connection = bench.connection(link)
+    connection.lane = lane
+    return link, connection
+
+
+def read(connection: ServedConnection, data: bytes) -> bytes | LaterReply | None:
+    """As a round does: what comes back is not made yet."""
+    buffer = connection.get_buffer()
+    assert len(buffer) >= len(data)
+    buffer[: len(data)] = data
+    return connection.received(len(data))
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_requests_keep_their_bytes_until_they_are_answered_whatever_comes_between(seed: int) -> None:
+    random = Random(seed)
+    bench = Bench()
+    lane = Lane(bench)
+    connections = [connected(bench, lane) for _ in range(8)]
+    expected: list[list[bytes]] = [[] for _ in connections]
+    waiting: list[tuple[int, bytes | LaterReply | None]] = []
+
+    def end_round() -> None:
+        for which, answer in waiting:
+            reply = made(answer)
+            if reply is not None:
+                connections[which][0].send([reply])
+        waiting.clear()
+
+    for number in range(300):
+        which = random.randrange(len(connections))
+        if random.random() < 0.15 or which in [one for one, _ in waiting]:
+            end_round()
+        kind = random.choice(["quick", "quick", "quick", "other"])
+        request = body(f"{kind} {number}", random.choice([20, 1000, 1083, 1084, 1085, 5000, 60_000]))
+        expected[which].append(request)
+        waiting.append((which, read(connections[which][1], framed(request))))
+    end_round()
+    assert [link.answers() for link, _ in connections] == expected
+
+
+async def test_what_goes_the_longer_way_begins_when_those_before_it_are_settled() -> None:
+    bench = Bench()
+    lane = Lane(bench)
+    (_, first), (_, second), (_, third) = (connected(bench, lane) for _ in range(3))
+    one, two = read(first, framed(body("quick 1"))), read(second, framed(body("quick 2")))
+    assert bench.dispatch.seen == []
+    read(third, framed(body("other")))
+    assert bench.dispatch.seen == [b"settled: " + body("quick 1"), b"settled: " + body("quick 2"), body("other")]
+    assert made(one) == framed(body("quick 1"))
+    assert made(two) == framed(body("quick 2")), "though it was moved, the request before it is not overwritten"
+
+
+async def test_a_frame_in_pieces_comes_together_between_those_that_wait() -> None:
+    bench = Bench()
+    lane = Lane(bench)
+    (_, first), (link, second) = connected(bench, lane), connected(bench, lane)
+    whole = framed(body("in pieces", 3000))
+    answers = []
+    for start in range(0, len(whole), 700):
+        answers.append(read(first, framed(body(f"quick {start}"))))
+        reply = made(read(second, whole[start : start + 700]))
+        assert reply is None
+    assert [made(answer) for answer in answers] == [framed(body(f"quick {start}")) for start in range(0, 3500, 700)]
+    assert link.answers() == [whole[4:]]
+
+
+async def test_a_buffer_that_fills_is_settled_in_time() -> None:
+    bench = Bench(connections=400, connections_per_host=400)
+    lane = Lane(bench)
+    pairs = [connected(bench, lane) for _ in range(400)]
+    answers = [read(connection, framed(body(f"quick {number}"))) for number, (_, connection) in enumerate(pairs)]
+    assert 100 < len(lane.waiting) + len(bench.dispatch.seen) == 400
+    assert len(lane.waiting) < 200
+    seen = [bytes(one) for one in bench.dispatch.seen]
+    assert seen == [b"settled: " + body(f"quick {number}") for number in range(len(seen))]
+    assert all(answer is not None for answer in answers)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_there_is_always_room_for_half_a_buffer(kernel: object) -> None:
+    class Answer:
+        def __init__(self) -> None:
+            self.is_made = False
+
+        def made(self) -> bytes:
+            self.is_made = True
+            return b""
+
+    for seed in range(50):
+        random = Random(seed)
+        shared = kernel.SharedBuffer(20_000)  # type: ignore[attr-defined]
+        waiting: list[tuple[Answer, int, int]] = []
+        for _ in range(100):
+            free = shared.free()
+            assert len(free) >= 10_000
+            assert len(free) == 20_000 - shared.start
+            start, count = shared.start, random.randint(1, len(free))
+            waiting = [one for one in waiting if not one[0].is_made]
+            assert all(begin + size <= start for _, begin, size in waiting)
+            if random.random() < 0.8:
+                waiting.append((Answer(), start, count))
+                shared.keep(waiting[-1][0], count)
+            else:
+                shared.settle()
+                assert all(answer.is_made for answer, _, _ in waiting)
+                assert shared.start == 0
+            if random.random() < 0.1:
+                for answer, _, _ in waiting:
+                    answer.made()
