@@ -12,7 +12,7 @@ from pathlib import Path
 
 import semel
 
-KERNELS = ("records.kernel", "records.column_kernel", "log.produce_kernel", "rpc.served_kernel")
+KERNELS = ("records.kernel", "records.column_kernel", "log.index_kernel", "log.produce_kernel", "rpc.served_kernel")
 """The first is used by the others."""
 
 

@@ -15,7 +15,16 @@ cdef extern from "<sys/epoll.h>" nogil:
 cdef extern from "<sys/socket.h>" nogil:
     ssize_t recv(int fd, void *buffer, size_t size, int flags)
     ssize_t send(int fd, const void *buffer, size_t size, int flags)
-    int MSG_DONTWAIT, MSG_NOSIGNAL
+    int MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL
+
+
+    int setsockopt(int fd, int level, int name, const void *value, unsigned int size)
+
+cdef extern from "<netinet/in.h>" nogil:
+    int IPPROTO_TCP
+
+cdef extern from "<netinet/tcp.h>" nogil:
+    int TCP_CORK
 
 cdef extern from "<sys/sendfile.h>" nogil:
     ssize_t sendfile(int fd, int file_fd, long *position, size_t size)
@@ -26,6 +35,8 @@ from libc.errno cimport EAGAIN, EINTR, errno
 
 cdef enum:
     EVENTS_PER_ROUND = 64
+
+cdef int FLAGS = MSG_DONTWAIT | MSG_NOSIGNAL
 
 
 cdef bytes made(reply):
@@ -102,39 +113,76 @@ cdef class Reader:
         reply = made(kept)
         if reply is None:  # the link had more to send, and has taken it along, or it has ended
             return 0
-        sent = send(self._fd, PyBytes_AS_STRING(reply), PyBytes_GET_SIZE(reply), MSG_DONTWAIT | MSG_NOSIGNAL)
+        sent = send(self._fd, PyBytes_AS_STRING(reply), PyBytes_GET_SIZE(reply), FLAGS)
         if sent != PyBytes_GET_SIZE(reply):
             self._link.reply_refused(reply, max(sent, 0), errno if sent < 0 else 0)
         return 0
 
 
 cdef class RangeSender:
-    """Of a link whose next bytes are a range of a file: `sent` of it are on their way."""
+    """Of a link whose next bytes are a few, perhaps, a range of a file, and perhaps a few after it: `head_sent`, `sent`
+    and `tail_sent` are on their way. The end of the range is corked until the bytes after it are there: a packet for a
+    few costs as much as one for many. Its beginning is not: pages would be split between packets."""
 
     cdef int _fd
     cdef int _file_fd
     cdef long _position
     cdef ssize_t _left
     cdef ssize_t _most
+    cdef bytes _head
+    cdef bytes _tail
+    cdef bint _is_corked
+    cdef readonly ssize_t head_sent
     cdef readonly ssize_t sent
+    cdef readonly ssize_t tail_sent
 
-    def __init__(self, int fd, int file_fd, long position, ssize_t length, ssize_t most):
+    def __init__(self, int fd, bytes head, int file_fd, long position, ssize_t length, bytes tail, ssize_t most):
         """`most` is its share of one round."""
+        self._head = head
+        self._tail = tail
         self._fd = fd
         self._file_fd = file_fd
         self._position = position
         self._left = length
         self._most = most
 
+    def begin(self) -> bool:
+        """As in a round."""
+        return self.send()
+
     cdef bint send(self) noexcept:
-        """Whether that is all: the range is at its end, or was refused. Then it is for the link to go on."""
-        cdef ssize_t sent = sendfile(self._fd, self._file_fd, &self._position, min(self._left, self._most))
+        """Whether that is all: everything is sent, or was refused. Then it is for the link to go on."""
+        cdef ssize_t sent
+        cdef ssize_t left = PyBytes_GET_SIZE(self._head) - self.head_sent
+        if left:
+            sent = send(self._fd, PyBytes_AS_STRING(self._head) + self.head_sent, left, FLAGS | MSG_MORE)
+            if sent < 0:
+                return errno != EAGAIN and errno != EINTR
+            self.head_sent += sent
+            if sent < left:
+                return False
+        if self.sent and not self._is_corked and PyBytes_GET_SIZE(self._tail):
+            self.cork(1)
+        sent = sendfile(self._fd, self._file_fd, &self._position, min(self._left, self._most))
         if sent < 0 and (errno == EAGAIN or errno == EINTR):
             return False
         if sent > 0:
             self.sent += sent
             self._left -= sent
-        return sent <= 0 or self._left == 0
+            if self._left:
+                return False
+            self.tail_sent = max(send(self._fd, PyBytes_AS_STRING(self._tail), PyBytes_GET_SIZE(self._tail), FLAGS), 0)
+        self.end()
+        return True
+
+    cpdef void end(self) noexcept:
+        """Nothing is held back any more."""
+        if self._is_corked:
+            self.cork(0)
+
+    cdef void cork(self, int is_corked) noexcept:
+        self._is_corked = is_corked
+        setsockopt(self._fd, IPPROTO_TCP, TCP_CORK, &is_corked, sizeof(is_corked))
 
 
 def serve_round(int epoll_fd, dict readers, dict senders, serve) -> bool:

@@ -259,31 +259,71 @@ class RealLink:
         else:
             self.unsent_bytes += self._kept_bytes
             self._kept_bytes = 0
-            self._send_queue()
-            if self._queue and self._ended is None:
-                self._send_when_writable()
+            self._begin_to_send()
         if self._closing and not self._queue and self._ended is None:
             self._shut_down()
+
+    def _begin_to_send(self) -> None:
+        sender = self._range_sender()
+        if sender is not None:
+            if not sender.begin():
+                self._writing = True
+                self._watch()
+                self._give_range(sender)
+                return
+            self._account_for(sender)
+        self._send_queue()
+        if self._queue and self._ended is None:
+            self._send_when_writable()
 
     def _send_when_writable(self) -> None:
         self._writing = True
         self._watch()
-        self._give_range()
+        self._give_range(self._range_sender())
 
-    def _give_range(self) -> None:
-        """What is left of a range that comes next is sent by the round, where that is compiled."""
-        head = self._queue[0]
-        if RangeSender is not None and type(head) is FileRange and isinstance(head.file, RealFile):
-            at = self._head_sent
-            self._sender = RangeSender(self._fd, head.file.fd, head.position + at, head.length - at, TURN_BYTES)
-            self._ready_links.send_range(self._fd, self._sender)
+    def _range_sender(self) -> RangeSender | None:
+        """For a range that comes next and is sent in native code, with bytes before it and after it."""
+        queue = self._queue
+        if RangeSender is None or not queue:
+            return None
+        number = 0 if type(queue[0]) is FileRange else 1
+        head = queue[0] if number else b""
+        part = queue[number] if len(queue) > number else None
+        if type(head) is not bytes or type(part) is not FileRange or not isinstance(part.file, RealFile):
+            return None
+        tail = queue[number + 1] if len(queue) > number + 1 else b""
+        at = self._head_sent
+        return RangeSender(
+            self._fd,
+            head,
+            part.file.fd,
+            part.position + at,
+            part.length - at,
+            tail if type(tail) is bytes else b"",
+            TURN_BYTES,
+        )
+
+    def _give_range(self, sender: RangeSender | None) -> None:
+        """To the round, which goes on with it when there is room."""
+        if sender is not None:
+            self._sender = sender
+            self._ready_links.send_range(self._fd, sender)
 
     def _take_range_back(self) -> None:
         sender, self._sender = self._sender, None
         if sender is not None:
             self._ready_links.send_range(self._fd, None)
-            self._head_sent += sender.sent
-            self.unsent_bytes -= sender.sent
+            sender.end()
+            self._account_for(sender)
+
+    def _account_for(self, sender: RangeSender) -> None:
+        """What it has sent leaves the queue."""
+        self.unsent_bytes -= sender.head_sent + sender.sent + sender.tail_sent
+        self._sent_of_run(sender.head_sent)
+        self._head_sent += sender.sent
+        if sender.tail_sent:
+            self._send_range(0)  # all of it is sent
+            self._sent_of_run(sender.tail_sent)
 
     def _writable(self) -> None:
         self._take_range_back()
@@ -291,7 +331,7 @@ class RealLink:
         if self._ended is not None:
             return
         if self._queue:
-            self._give_range()
+            self._give_range(self._range_sender())
             return
         self._writing = False
         self._watch()
@@ -362,14 +402,19 @@ class RealLink:
                 break
             run.append(part)  # type: ignore[arg-type]
         sent = self._socket.sendmsg(run, (), flags)
-        unaccounted = sent
-        for part in run:
-            if unaccounted < len(part):
-                queue[0] = memoryview(part)[unaccounted:]
-                break
-            unaccounted -= len(part)
-            queue.popleft()
+        self._sent_of_run(sent)
         return sent
+
+    def _sent_of_run(self, sent: int) -> None:
+        """Takes so many bytes out of the queue, before the next file range."""
+        queue = self._queue
+        while sent:
+            part = queue[0]
+            if sent < len(part):
+                queue[0] = memoryview(part)[sent:]  # type: ignore[arg-type]
+                break
+            sent -= len(part)
+            queue.popleft()
 
     # Ending
 

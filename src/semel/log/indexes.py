@@ -5,11 +5,12 @@ cleanly: recovery rebuilds it from the log otherwise, so a produce costs no inde
 is searched in its file, and costs no memory.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from struct import Struct
 from typing import NamedTuple
 
 from semel.host.api import Buffer, Disk, File
+from semel.log.index_kernel import last_up_to
 from semel.log.types import Offset, ProducerId
 
 # Searched in one read: a read of some kilobytes takes as long as two of a single entry.
@@ -72,13 +73,6 @@ class _Index(_IndexFile):
             first, second = self.entry.unpack(self._file.read_at(number * size, size))
         return first, second
 
-    def _block(self, first: int, end: int) -> tuple[Buffer, int]:
-        """Bytes with these entries in them, by one read at most, and where in them the first begins."""
-        size = self.entry.size
-        if self._entries is not None:
-            return self._entries, first * size
-        return b"" if self._file is None else self._file.read_at(first * size, (end - first) * size), 0
-
     def _add(self, first: int, second: int) -> None:
         if self._entries is None:
             raise ValueError(f"{self.path} is sealed")
@@ -132,6 +126,18 @@ class OffsetIndex(_Index):
     def around(self, offset: Offset) -> tuple[tuple[Offset, int] | None, int | None]:
         """As `floor`, and the position of the next batch in the index, where that costs nothing."""
         relative = offset - self._base_offset
+        entries = self._entries if self._entries is not None else self._block_around(relative)
+        number = last_up_to(entries, relative)
+        if number < 0:
+            return None, None
+        found, position = self.entry.unpack_from(entries, number * self.entry.size)
+        following = None
+        if self._entries is not None and number + 1 < self.count:
+            following = self._raw(number + 1)[1]
+        return (self._base_offset + found, position), following
+
+    def _block_around(self, relative: int) -> Buffer:
+        """Entries of the file in which the last one up to a number is, if there is one."""
         low, high = 0, self.count
         while high - low > _BLOCK_ENTRIES:
             middle = (low + high) // 2
@@ -140,17 +146,8 @@ class OffsetIndex(_Index):
             else:
                 high = middle
         # With the one before `low`, which may be what is looked for.
-        first = max(low - 1, 0)
-        unpack_from, size = self.entry.unpack_from, self.entry.size
-        block, start = self._block(first, high)
-        number = bisect_right(range(high - first), relative, key=lambda n: unpack_from(block, start + n * size)[0]) - 1
-        if number < 0:
-            return None, None
-        found, position = unpack_from(block, start + number * size)
-        following = None
-        if self._entries is not None and first + number + 1 < self.count:
-            following = self._raw(first + number + 1)[1]
-        return (self._base_offset + found, position), following
+        first, size = max(low - 1, 0), self.entry.size
+        return b"" if self._file is None else self._file.read_at(first * size, (high - first) * size)
 
     def before_position(self, position: int) -> tuple[Offset, int] | None:
         """The newest indexed batch that begins before `position`."""

@@ -416,6 +416,9 @@ class Log(LogEnd):
         return FileRange(segment.file, position, length)
 
     def _segment_number(self, offset: Offset) -> int:
+        newest = len(self.segments) - 1
+        if newest >= 0 and offset >= self.segments[newest].base_offset:  # nearly always
+            return newest
         return max(0, bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1)
 
     def aborted_between(self, offset: Offset, read: FileRange) -> list[AbortedTransaction]:

@@ -97,7 +97,7 @@ class Segment(SegmentEnd):
             entry, following = self.offset_index.around(offset)
             if entry is not None and entry[0] + 1 == offset and following is not None and self.offset_index.is_ours:
                 # Who reads on asks for the batch after an indexed one, and that is mostly the next in the index.
-                likely = next(self.heads(following))
+                likely = next(self.heads(following, HEADER_BYTES))
                 if likely.base_offset == offset and likely.last_offset < self.next_offset:
                     return likely
             position = self._believed_position(entry)
@@ -132,10 +132,10 @@ class Segment(SegmentEnd):
         except (RecordError, OSError):
             return False
 
-    def heads(self, position: int) -> Iterator[Located]:
+    def heads(self, position: int, read_bytes: int = _LOCATE_BYTES) -> Iterator[Located]:
         """Every batch from `position` on, by the first bytes of its header."""
         while position < self.size_bytes:
-            block = self.file.read_at(position, min(_LOCATE_BYTES, self.size_bytes - position))
+            block = self.file.read_at(position, min(read_bytes, self.size_bytes - position))
             at = 0
             while at + HEADER_BYTES <= len(block):
                 base_offset, length, _, magic = _HEAD.unpack_from(block, at)

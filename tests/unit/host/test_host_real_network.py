@@ -2,6 +2,8 @@
 
 import asyncio
 import errno
+import os
+import select
 import socket
 import struct
 import sys
@@ -80,12 +82,13 @@ def test_one_round_sends_no_more_than_its_share(run, monkeypatch, tmp_path, is_c
         def counted(ready_links):
             found = serve_round(ready_links)
             sender = pair.server._sender
-            left.append(pair.server.unsent_bytes - (0 if sender is None else sender.sent))
+            left.append(pair.server.unsent_bytes - (0 if sender is None else sender.head_sent + sender.sent))
             return found
 
         monkeypatch.setattr(ReadyLinks, "_serve_round", counted)
         pair.server.send([b"head", FileRange(file, 0, 100_000)])
-        left.append(pair.server.unsent_bytes)
+        sender = pair.server._sender
+        left.append(pair.server.unsent_bytes - (0 if sender is None else sender.head_sent + sender.sent))
         await pair.at_client.until_bytes(100_004)
         pair.close()
         disk.close()
@@ -157,7 +160,9 @@ class Spy:
         return self._socket.send(part)
 
 
-def test_bytes_before_a_range_wait_for_it_and_bytes_after_it_do_not(run, tmp_path):
+def test_bytes_before_a_range_wait_for_it_and_bytes_after_it_do_not(run, monkeypatch, tmp_path):
+    monkeypatch.setattr(real_link, "RangeSender", None)
+
     async def main():
         disk = RealDisk()
         file = disk.open(str(tmp_path / "a"), create=True)
@@ -331,5 +336,66 @@ def test_a_full_buffer_is_read_again_in_the_same_event_but_not_for_ever(run):
         assert len(reader.data) == 10 * real_link.READS_PER_EVENT
         await reader.until_bytes(1000)
         pair.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("is_compiled", [True, False])
+@pytest.mark.parametrize("peer_talks", [True, False])
+def test_what_follows_a_range_leaves_with_its_end_and_the_socket_is_not_corked_afterwards(
+    run, monkeypatch, tmp_path, is_compiled, peer_talks
+):
+    if not is_compiled:
+        monkeypatch.setattr(real_link, "RangeSender", None)
+
+    async def main():
+        disk = RealDisk()
+        file = disk.open(str(tmp_path / "a"), create=True)
+        file.write_at(0, os.urandom(3_000_000))
+        pair = await Pair.connect(RealNetwork(20_000))
+        pair.start()
+        expected = b""
+        for length in (1_000_000, 1_000_001, 65_483, 3_000_000):
+            for answer in range(3):  # the later ones wait behind the first
+                parts = [b"head %d" % answer, FileRange(file, 0, length), b"\0" * (answer + 1), b"and more"]
+                expected += b"".join(file.read_at(0, length) if type(part) is FileRange else part for part in parts)
+                pair.server.send(parts[: 3 + answer % 2])
+                expected = expected if answer % 2 else expected[: -len(b"and more")]
+            while len(pair.at_client.data) < len(expected):
+                if peer_talks:  # so that the server's link has more to do than to send
+                    pair.client.send([b"."])
+                await asyncio.sleep(0)
+            assert pair.at_client.data == expected
+            await pair.at_server.until(lambda _: pair.server.unsent_bytes == 0)
+            assert pair.server._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_CORK) == 0
+            assert file.pins == 0
+        pair.close()
+        disk.close()
+
+    run(main())
+
+
+@pytest.mark.skipif(real_link.RangeSender is None, reason="only rounds that are compiled cork a socket")
+def test_a_range_that_the_link_takes_back_from_the_round_is_corked_no_more(run, tmp_path):
+    async def main():
+        disk = RealDisk()
+        file = disk.open(str(tmp_path / "a"), create=True)
+        file.write_at(0, os.urandom(30_000_000))
+        pair = await Pair.connect(RealNetwork(20_000))
+        pair.start()
+        connected = pair.server._socket
+        pair.server.send([b"head", FileRange(file, 0, 30_000_000), b"tail"])
+
+        def is_corked(_):
+            return connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_CORK)
+
+        await pair.at_client.until(is_corked)
+        assert pair.server.unsent_bytes
+        pair.server.ready(select.EPOLLIN | select.EPOLLOUT)
+        assert connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_CORK) == 0
+        await pair.at_client.until_bytes(30_000_008)
+        assert pair.at_client.data == b"head" + file.read_at(0, 30_000_000) + b"tail"
+        pair.close()
+        disk.close()
 
     run(main())

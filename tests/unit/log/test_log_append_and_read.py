@@ -60,9 +60,9 @@ def test_who_follows_the_end_goes_on_where_the_last_read_ended(monkeypatch: pyte
     looked_from = []
     heads = Segment.heads
 
-    def looking(segment: Segment, position: int) -> Iterator[Located]:
+    def looking(segment: Segment, position: int, *read_bytes: int) -> Iterator[Located]:
         looked_from.append(position)
-        return heads(segment, position)
+        return heads(segment, position, *read_bytes)
 
     for number in range(5):
         write(log, batch(b"a" * 3000, b"b"))
