@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import broker_clients
 import broker_starts
 import kload
+import memory
 from brokers import Node, kafka_node, semel_node
 from cases import Case, Progress, chosen, run_cases
 from kload import Loaded
@@ -22,6 +23,8 @@ from measured import Measured, measured
 
 _SECONDS = 1.8
 _WARM_UP_S = 3.0
+# More than any of them writes while it warms up.
+_WRITTEN_BYTES = 2 << 30
 FSYNC_NAME = "fsync beside the page cache, 1 KB"
 
 
@@ -138,18 +141,23 @@ def _loaded(
     nodes: tuple[Node, ...], name: str, load: Load, rounds: int, seconds: float, tell: Progress
 ) -> list[Measured]:
     topic = name.replace(" ", "-").replace(",", "")
+    reads = "1" in load.options[:2]
+    needed_bytes, most_written = 0 if reads else _WRITTEN_BYTES, 0.0
     for node in nodes:
         node.create(topic, 4)
-        if "1" in load.options[:2]:
+        if reads:
             kload.load(node, topic, "-m", "0", "-c", "4", "-k", "2", "-r", "64", "-v", "1000", seconds=_WARM_UP_S)
     done: dict[str, list[Loaded]] = {node.name: [] for node in nodes}
     for number in range(rounds + 1):
         for node in nodes:
+            memory.fetch_back(needed_bytes)
             one = kload.load(node, topic, *load.options, seconds=seconds if number else max(seconds, _WARM_UP_S))
             turn = f"round {number} of {rounds}" if number else "warming up"
             tell(f"{name}, {turn}: {node.name}: {one.requests:,.0f} requests/s, {one.megabytes:,.0f} MB/s")
             if number:
                 done[node.name].append(one)
+            most_written = max(most_written, one.sum_megabytes)
+        needed_bytes = 0 if reads else int(most_written * 1.2e6)
     for node in nodes:
         node.delete(topic)
     ours, theirs, *synced = done.values()
