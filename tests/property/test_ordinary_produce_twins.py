@@ -106,7 +106,7 @@ class PlainWorld:
             [log.end_offset, log.high_watermark, log.epochs.entries, [one is segment for one in log.dirty]],
             log.producers.live_rows,
             self.indexed,
-            self.written,
+            b"".join(self.written),
         )
 
 
@@ -544,6 +544,22 @@ def test_nothing_is_there_before_it_is_settled_and_all_are_settled_together() ->
         assert lane.world.log.end_offset == lane.world.log.high_watermark == 4
         assert lane.world.log.gathered == []
         assert lane.world.writes == 2
+
+
+@pytest.mark.parametrize(("value_bytes", "parts"), [(10, 1), (2600, 1), (2900, 12)])
+def test_small_batches_are_put_together_and_large_ones_are_not(value_bytes: int, parts: int) -> None:
+    for lane in lanes():
+        lane.answer(sent_frame())
+        lane.world.written.clear()
+        lane.buffer = memoryview(bytearray(50_000))
+        batches = [build_batch([b"%x" % number * value_bytes], base_timestamp_ms=NOW_MS) for number in range(12)]
+        waiting = [lane.gather(sent_frame(number, batch), 4000 * number) for number, batch in enumerate(batches)]
+        assert [one.made() for one in waiting] == [answer_of(number, number + 1) for number in range(12)]
+        for number, batch in enumerate(batches):
+            set_base_offset(batch, number + 1)
+            set_leader_epoch(batch, PlainPartition.leader_epoch)
+        assert b"".join(lane.world.written) == b"".join(batches)
+        assert (len(lane.world.written), lane.world.writes) == (parts, 2)
 
 
 def test_a_producer_that_is_gathered_twice_must_be_in_order() -> None:

@@ -227,3 +227,21 @@ async def test_a_reply_that_was_sent_otherwise_is_nothing_and_one_that_fails_end
     await round_.pairs["b"].at_client.until_closed()
     assert round_.pairs["a"].at_client.data == b"<a>"
     round_.end()
+
+
+@needs_rounds
+async def test_who_asks_again_before_its_reply_is_made_gets_both_in_order():
+    round_ = Round("ab")
+    await round_.begin()
+    pair, ear = round_.pairs["a"], round_.ears["a"]
+
+    def ask_again():
+        ear.act = lambda: setattr(ear, "reply", b"<second>")
+        pair.client._socket.send(b"?")
+
+    ear.act = ask_again
+    await round_.ask()
+    await pair.at_client.until_bytes(14)
+    assert pair.at_client.data == b"<a><a><second>"
+    assert [name for _, names in round_.together.events for name in names].count("a") == 2
+    round_.end()
