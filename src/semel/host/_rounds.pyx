@@ -172,7 +172,9 @@ cdef class RangeSender:
             self._left -= sent
             if self._left:
                 return False
-            self.tail_sent = max(send(self._fd, PyBytes_AS_STRING(self._tail), PyBytes_GET_SIZE(self._tail), FLAGS), 0)
+            left = PyBytes_GET_SIZE(self._tail)
+            if left:
+                self.tail_sent = max(send(self._fd, PyBytes_AS_STRING(self._tail), left, FLAGS), 0)
         self.end()
         return True
 

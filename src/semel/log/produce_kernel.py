@@ -4,7 +4,7 @@
 Ordinary is: one partition, the same bytes before the records as last time, one plain batch in perfect order that is the
 next one of its producer, and that the active segment has room for. Nothing else is known here: whatever differs in any
 way is refused, nothing has changed then, and the decoder, `validate` and `producers` say what is wrong, if there is
-anything. Those that come together are one one by one and written together, log by log (`Gathering`).
+anything. Those that come together are judged one by one and written together, log by log (`Gathering`).
 Compiled or plain Python, with the same results; indexes are checked here, because compiled code does not.
 """
 
