@@ -101,3 +101,22 @@ def test_when_the_disk_takes_only_some_the_others_are_refused_and_may_come_again
     resource.prlimit(crowd.broker.pid, resource.RLIMIT_FSIZE, (soft, hard))
     assert {answer.error_code for answer in crowd.send_together()} == {0}
     assert crowd.logs() == crowd.acknowledged
+
+
+def test_answers_come_in_the_order_of_the_requests_of_their_connection(brokers: Brokers) -> None:
+    """Alone or several in a read, by the quick way or the long one: a client counts on it."""
+    crowd = Crowd(brokers.new(flush="os", settings={"num.partitions": str(PARTITIONS)}).start())
+    now_ms = time.time_ns() // 1_000_000
+    for turn in range(60):
+        asked = []
+        for number, client in enumerate(crowd.clients[:10]):
+            values = [b"%d" % turn] * (1 + number % 3)
+            request = produce_request(TOPIC, number % PARTITIONS, batch_of(values, timestamp_ms=now_ms))
+            asked.append([client.send(request, VERSION) for _ in range(4)])
+        for client, correlation_ids in zip(crowd.clients, asked, strict=False):
+            answers = [read_response(ProduceResponse, VERSION, client.read_frame()) for _ in correlation_ids]
+            assert [correlation_id for correlation_id, _ in answers] == correlation_ids
+            results = [answer.responses[0].partition_responses[0] for _, answer in answers]
+            assert {result.error_code for result in results} == {0}
+            offsets = [result.base_offset for result in results]
+            assert offsets == sorted(set(offsets))

@@ -35,7 +35,6 @@ from libc.errno cimport EAGAIN, EINTR, errno
 
 cdef enum:
     EVENTS_PER_ROUND = 64
-    MOST_LOOKS = 2
 
 cdef int FLAGS = MSG_DONTWAIT | MSG_NOSIGNAL
 
@@ -67,6 +66,10 @@ cdef class Reader:
         self._sends_itself = True
         return made(reply)
 
+    def may_reply(self) -> None:
+        """All that the link had to send is on its way: what is replied next does not overtake anything."""
+        self._sends_itself = False
+
     def end(self) -> None:
         """The link has ended, and its descriptor may be another's by now."""
         self._fd = -1
@@ -89,7 +92,6 @@ cdef class Reader:
         is_full = got == buffer.len
         PyBuffer_Release(&buffer)
         if got > 0:
-            self._sends_itself = False
             reply = self._received(got)
             self.replies_later = reply is not None and type(reply) is not bytes
             if self._sends_itself:
@@ -190,33 +192,13 @@ cdef class RangeSender:
 
 def serve_round(int epoll_fd, dict readers, dict senders, serve) -> bool:
     """Whether any was ready. `serve(fd, events)` is for those that have nobody in `readers` or `senders`, or more to
-    tell of. Whatever may do more than reply later begins when the replies before it are made. While replies wait to be
-    made together, those join that have become ready meanwhile."""
-    cdef Reader reader
-    cdef list kept = []
-    cdef bint was_any = False
-    cdef int look
-    for look in range(MOST_LOOKS):
-        if not look_once(epoll_fd, readers, senders, serve, kept):
-            break
-        was_any = True
-        if not kept or not (<Reader>kept[len(kept) - 1]).replies_later:
-            break
-    for reader in kept:
-        try:
-            reader.send()
-        except Exception as error:
-            reader._link.receiver_failed(error)
-    return was_any
-
-
-cdef int look_once(int epoll_fd, dict readers, dict senders, serve, list kept) except -1:
-    """How many were ready; those with a reply are `kept`, with those of an earlier look."""
+    tell of. Whatever may do more than reply later begins when the replies before it are made."""
     cdef epoll_event events[EVENTS_PER_ROUND]
     cdef Reader reader
     cdef RangeSender sender
     cdef int number, count
-    cdef bint are_made = not kept
+    cdef list kept = []
+    cdef bint are_made = True
     count = epoll_wait(epoll_fd, events, EVENTS_PER_ROUND, 0)
     for number in range(count):
         reader = readers.get(events[number].data.fd) if events[number].events == EPOLLIN else None
@@ -229,15 +211,18 @@ cdef int look_once(int epoll_fd, dict readers, dict senders, serve, list kept) e
         if reader is None:
             serve(events[number].data.fd, events[number].events)
             continue
-        if reader._reply is not None:  # its next request has come already, and has to wait for the next round
-            continue
         try:
             if reader.read():
                 kept.append(reader)
                 are_made = are_made and not reader.replies_later
         except Exception as error:
             reader._link.receiver_failed(error)
-    return count
+    for reader in kept:
+        try:
+            reader.send()
+        except Exception as error:
+            reader._link.receiver_failed(error)
+    return count > 0
 
 
 cdef make_replies(list kept):

@@ -213,6 +213,7 @@ class RealLink:
                     self.send_kept()
                 return
             self._send_alone(part)
+            self._let_reader_reply()
             return
         queue.extend(parts)
         self.unsent_bytes += sum(map(len, parts))
@@ -260,8 +261,14 @@ class RealLink:
             self.unsent_bytes += self._kept_bytes
             self._kept_bytes = 0
             self._begin_to_send()
+        self._let_reader_reply()
         if self._closing and not self._queue and self._ended is None:
             self._shut_down()
+
+    def _let_reader_reply(self) -> None:
+        """By itself again, which it does not while something waits here that it would overtake."""
+        if self._reader is not None and not self._queue:
+            self._reader.may_reply()
 
     def _begin_to_send(self) -> None:
         sender = self._range_sender()
@@ -335,6 +342,7 @@ class RealLink:
             return
         self._writing = False
         self._watch()
+        self._let_reader_reply()
         if self._closing:
             self._shut_down()
         elif self._receiver is not None:

@@ -219,6 +219,37 @@ async def test_what_is_sent_after_a_kept_reply_goes_behind_it():
             _end(pair)
 
 
+async def test_a_reply_does_not_overtake_what_was_kept_for_its_link_before():
+    """The first link that is read sends something by the second, which replies in the same round."""
+    for kept in (b"kept", b"k" * 20_000):
+        network = RealNetwork()
+        pairs = [await Pair.connect(network), await Pair.connect(network)]
+        for pair in pairs:
+            pair.at_client, pair.at_server = Recorder(), Replying(b"reply")
+            pair.client.start(pair.at_client)
+            pair.client.send([b"?"])
+        await asyncio.sleep(0.05)  # both have arrived before anybody reads
+        heard = []
+        for pair, other in (pairs, pairs[::-1]):
+
+            def first_sends(pair=pair, other=other, kept=kept, heard=heard):
+                heard.append(pair)
+                if len(heard) == 1:
+                    other.server.send([kept])
+
+            pair.at_server.act = first_sends
+            pair.server.start(pair.at_server)
+        first, second = await _both(pairs, heard)
+        await second.at_client.until_bytes(5 + len(kept))
+        assert second.at_client.data == kept + b"reply"
+        second.client.send([b"again"])
+        await second.at_client.until_bytes(10 + len(kept))
+        assert second.at_client.data == kept + b"reply" * 2
+        assert first.at_client.data == b"reply"
+        for pair in pairs:
+            _end(pair)
+
+
 async def test_a_kept_reply_is_sent_before_its_link_is_closed():
     first, _, pairs = await _two_in_one_round(lambda first, second: first.close_when_sent())
     await first.at_client.until_closed()
