@@ -167,7 +167,6 @@ async def test_what_a_link_sends_itself_goes_behind_the_reply_that_it_has_not_ma
     for name in "ab":
         round_.ears[name].act = lambda name=name: second_sends(name)
     await round_.ask()
-    first, second = None, None
     for pair in round_.pairs.values():
         await pair.at_client.until_bytes(6)
     first, second = heard

@@ -178,9 +178,9 @@ class Replying(Recorder):
         return self._reply
 
 
-async def _two_in_one_round(act):
-    """Of two links that are read in one round, the second does `act(first, second)` when the first has its reply kept.
-    What the clients of both have heard in the end."""
+async def _two_in_one_round(act, acts_after=2):
+    """Of two links that are read in one round, the second does `act(first, second)` when the first has its reply kept;
+    or the first does it, before the second is read. What the clients of both have heard in the end."""
     network = RealNetwork()
     pairs = [await Pair.connect(network), await Pair.connect(network)]
     for pair in pairs:
@@ -191,12 +191,12 @@ async def _two_in_one_round(act):
     heard = []
     for pair, other in (pairs, pairs[::-1]):
 
-        def second_acts(pair=pair, other=other):
+        def hear(pair=pair, other=other):
             heard.append(pair)
-            if len(heard) == 2:
-                act(other.server, pair.server)
+            if len(heard) == acts_after:
+                act(heard[0].server, (pair if acts_after == 2 else other).server)
 
-        pair.at_server.act = second_acts
+        pair.at_server.act = hear
         pair.server.start(pair.at_server)
     first, second = await _both(pairs, heard)
     return first, second, pairs
@@ -222,24 +222,9 @@ async def test_what_is_sent_after_a_kept_reply_goes_behind_it():
 async def test_a_reply_does_not_overtake_what_was_kept_for_its_link_before():
     """The first link that is read sends something by the second, which replies in the same round."""
     for kept in (b"kept", b"k" * 20_000):
-        network = RealNetwork()
-        pairs = [await Pair.connect(network), await Pair.connect(network)]
-        for pair in pairs:
-            pair.at_client, pair.at_server = Recorder(), Replying(b"reply")
-            pair.client.start(pair.at_client)
-            pair.client.send([b"?"])
-        await asyncio.sleep(0.05)  # both have arrived before anybody reads
-        heard = []
-        for pair, other in (pairs, pairs[::-1]):
-
-            def first_sends(pair=pair, other=other, kept=kept, heard=heard):
-                heard.append(pair)
-                if len(heard) == 1:
-                    other.server.send([kept])
-
-            pair.at_server.act = first_sends
-            pair.server.start(pair.at_server)
-        first, second = await _both(pairs, heard)
+        first, second, pairs = await _two_in_one_round(
+            lambda first, second, kept=kept: second.send([kept]), acts_after=1
+        )
         await second.at_client.until_bytes(5 + len(kept))
         assert second.at_client.data == kept + b"reply"
         second.client.send([b"again"])
