@@ -132,6 +132,7 @@ class ClassicRequests:
         group.has_new_member = group.state is _S.PREPARING_REBALANCE and group.is_initial
         group.add(member, request.protocol_type)
         answer = group.wait_for_others(member)
+        answer.add_done_callback(lambda _: self._rebalance.answered_or_gone(group, member, answer))
         self._rebalance.new_member_session(group, member)
         self._rebalance.rebalance(group, f"{member_id} joins ({request.reason or 'no reason given'})")
         return answer

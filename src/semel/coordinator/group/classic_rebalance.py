@@ -8,6 +8,7 @@ coordinator that takes over gives every member of the last completed generation 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 
@@ -105,6 +106,14 @@ class ClassicRebalance:
         if member is not None and not group.is_waiting(member):
             logger.info("%s has left %s: its session is over", member_id, group.group_id)
             self.remove_members(group, [member_id])
+
+    def answered_or_gone(
+        self, group: ClassicGroup, member: ClassicMember, answer: asyncio.Future[JoinGroupResponse]
+    ) -> None:
+        """A new member whose connection ended before its answer was made holds nothing: nobody has to wait for it."""
+        if answer.cancelled() and group.joining.get(member.member_id) is answer:
+            logger.info("%s has left %s: its connection ended while it joined", member.member_id, group.group_id)
+            self.remove_members(group, [member.member_id])
 
     def forget_pending(self, group: ClassicGroup, member_id: str) -> None:
         group.remove(member_id)

@@ -251,6 +251,33 @@ async def test_a_first_join_whose_client_is_gone_is_given_up_after_five_minutes(
 
 
 @in_world()
+async def test_a_new_member_whose_connection_ends_while_it_joins_is_not_waited_for(world: World) -> None:
+    generation, (leader, other) = await world.stable(2)
+    gone_id = await world.member_id()
+    gone = asyncio.ensure_future(world.join(gone_id))
+    await asyncio.sleep(0)
+    gone.cancel()  # which is what the end of a connection does to the requests that wait on it
+    responses = await asyncio.gather(world.join(leader), world.join(other))
+    assert {response.generation_id for response in responses} == {generation + 1}
+    assert set(world.classic().members) == {leader, other}
+    with pytest.raises(Refused) as error:
+        await world.join(gone_id)
+    assert refused(error) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@in_world()
+async def test_a_known_member_whose_connection_ends_while_it_joins_keeps_its_place(world: World) -> None:
+    generation, (leader, other) = await world.stable(2)
+    joining = asyncio.ensure_future(world.join(await world.member_id()))
+    lost = asyncio.ensure_future(world.join(other))
+    await asyncio.sleep(0)
+    lost.cancel()
+    await asyncio.gather(world.join(leader), joining)
+    assert (await world.join(other)).generation_id == generation + 1
+    assert len(world.classic().members) == 3
+
+
+@in_world()
 async def test_who_waits_for_slow_members_is_not_taken_for_dead(world: World) -> None:
     generation, (leader, other) = await world.stable(2)
     joins = [asyncio.ensure_future(world.join(await world.member_id()))]
