@@ -30,6 +30,8 @@ async def run(address: str, source: str, sink: str, **settings: Any) -> None:
         ) as consumer,
         semel.Producer(bootstrap_servers=address, transactional_id=f"{source}-to-{sink}") as producer,
     ):
+        # Before anything is read: a copy that died in a transaction holds its offsets back until that is ended.
+        await producer.init_transactions()
         while True:
             batch = await consumer.poll(timeout_ms=1000)
             if not batch:

@@ -333,7 +333,8 @@ class Producer:
     # -- transactions
 
     async def init_transactions(self) -> None:
-        """Takes over the transactional id. `begin` does it when it was not called."""
+        """Takes over the transactional id, and ends what was left open under it. `begin` does it if it was not called;
+        who also reads calls it before: offsets in an open transaction are held back from whoever joins the group."""
         self._check_started()
         async with self._ends:
             await self._transactional().init()
