@@ -1,7 +1,8 @@
 """Sticky: even, and as much as possible as before. Cooperative sticky: nobody gets what another still holds.
 
 The cooperative one needs two rebalances where something moves: in the first its owner gives it up and the group hears
-of it, in the second the new one gets it; everybody else reads on meanwhile (KIP-429).
+of it, in the second the new one gets it; everybody else reads on meanwhile (KIP-429). Where members read different
+topics, what was given up may make a more even choice possible, and one or two more follow.
 """
 
 from __future__ import annotations
