@@ -9,7 +9,6 @@ are written together.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from struct import Struct
 from typing import cast
@@ -22,7 +21,7 @@ from semel.coordinator.topic_names import INTERNAL_TOPICS
 from semel.log.errors import Refused
 from semel.log.produce_kernel import Gathered, Gathering, OrdinaryProduce, QuickLane, Reply
 from semel.replication.partition import Partition
-from semel.rpc.served import Answer, CloseConnection, Later, Parts, ServedConnection
+from semel.rpc.served import Answer, Parts, Ready, ServedConnection
 from semel.wire.frame import response_parts
 from semel.wire.primitives import encode_uvarint
 from semel.wire.spec.produce import (
@@ -125,7 +124,7 @@ class ProduceLanes:
         if lane.waits and last_offset >= log.high_watermark:
             committed = partition.when_committed(last_offset)
             if committed is not None:
-                return _when_committed(committed, parts)
+                return Ready(parts, committed)
         return parts
 
     def learn(
@@ -183,20 +182,3 @@ def _has_ordinary_settings(config: TopicConfig, acks: int) -> bool:
         and not config.stamps_at_append
         and (acks != _ACKS_ALL or config.min_insync_replicas <= 1)
     )
-
-
-def _when_committed(committed: asyncio.Future[None], parts: Parts) -> Later:
-    """A commit that fails closes the connection: the client retries."""
-    done: asyncio.Future[Parts | None] = asyncio.get_running_loop().create_future()
-
-    def tell(commit: asyncio.Future[None]) -> None:
-        if done.done():
-            return
-        error = None if commit.cancelled() else commit.exception()
-        if error is not None:
-            done.set_exception(CloseConnection(str(error)))
-        else:
-            done.set_result(parts)
-
-    committed.add_done_callback(tell)
-    return Later(done, may_go_on=True)

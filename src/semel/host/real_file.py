@@ -19,7 +19,19 @@ SAMPLE_BYTES = 64 * 1024
 
 
 class RealFile:
-    __slots__ = ("_closed", "_disk", "_flushing", "_gone", "_used", "fd", "flush_error", "path", "pins", "unflushed")
+    __slots__ = (
+        "_closed",
+        "_disk",
+        "_flushed",
+        "_flushing",
+        "_gone",
+        "_used",
+        "fd",
+        "flush_error",
+        "path",
+        "pins",
+        "unflushed",
+    )
 
     def __init__(self, disk: RealDisk, path: str, fd: int) -> None:
         self.path = path
@@ -30,6 +42,7 @@ class RealFile:
         self._disk = disk
         self._used = disk.used
         self._flushing: asyncio.Future[None] | None = None
+        self._flushed: asyncio.Future[None] | None = None
         self._closed = False
         self._gone = False
 
@@ -113,13 +126,24 @@ class RealFile:
             raise self.flush_error
         self._flushing = self._disk.submit(JobKind.FDATASYNC, self)
         self.unflushed = False  # what is written from here on is for the next flush
-        await asyncio.shield(self._flushing)  # a caller that is cancelled must not take the outcome with it
+        # A future of its own: a caller that is cancelled must not take the outcome with it, and a shield costs a turn.
+        self._flushed = asyncio.get_running_loop().create_future()
+        await self._flushed
 
     def flush_done(self, error: int) -> None:
-        self._flushing = None
+        flushing, self._flushing = self._flushing, None
+        flushed, self._flushed = self._flushed, None
         if error:
             self._remember(OSError(error, os.strerror(error), self.path))
+            if flushing is not None:
+                flushing.add_done_callback(asyncio.Future.exception)  # heard of here
         self.unpin()
+        if flushed is None or flushed.done() or flushed.get_loop().is_closed():
+            return
+        if self.flush_error is not None:
+            flushed.set_exception(self.flush_error)
+        else:
+            flushed.set_result(None)
 
     def warm_done(self, _: int) -> None:
         self.unpin()

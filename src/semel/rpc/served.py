@@ -44,13 +44,26 @@ class Later:
     `holds_request`: the bytes of the request are still needed."""
 
     __slots__ = ("future", "holds_request", "may_go_on")
+    future: asyncio.Future[Parts | None] | asyncio.Future[None]
 
     def __init__(
         self, answer: Awaitable[Parts | None], *, may_go_on: bool = False, holds_request: bool = False
     ) -> None:
-        self.future: asyncio.Future[Parts | None] = asyncio.ensure_future(answer)
+        self.future = asyncio.ensure_future(answer)
         self.may_go_on = may_go_on
         self.holds_request = holds_request
+
+
+class Ready(Later):
+    """One whose bytes are known, but that may not leave before `leave` is done: if that fails, the connection ends."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: Parts, leave: asyncio.Future[None]) -> None:
+        self.future = leave
+        self.may_go_on = True
+        self.holds_request = False
+        self.parts = parts
 
 
 class Promised(Later):
@@ -78,11 +91,24 @@ class CloseConnection(Exception):
 class _Slot:
     __slots__ = ("blocks", "future", "parts", "request_bytes")
 
-    def __init__(self, parts: Parts | None, future: asyncio.Future[Parts | None] | None, blocks: bool) -> None:
-        self.parts = parts
+    def __init__(
+        self,
+        parts: Parts | None,
+        future: asyncio.Future[Parts | None] | asyncio.Future[None] | None,
+        blocks: bool,
+    ) -> None:
+        self.parts = parts  # known before the future is done, of an answer that is `Ready`
         self.future = future
         self.blocks = blocks
         self.request_bytes = 0
+
+    @property
+    def may_leave(self) -> bool:
+        """Whether it waits for nothing more. What one flush has made durable leaves together, in one call."""
+        future = self.future
+        return future is None or (
+            self.parts is not None and future.done() and not future.cancelled() and future.exception() is None
+        )
 
 
 class ServedConnection(Receiving):
@@ -246,7 +272,7 @@ class ServedConnection(Receiving):
         """Sends an answer when its turn comes. Whether the bytes of its request are still needed."""
         is_held = False
         if isinstance(answer, Later):
-            slot = _Slot(None, answer.future, not answer.may_go_on)
+            slot = _Slot(answer.parts if type(answer) is Ready else None, answer.future, not answer.may_go_on)
             is_held = answer.holds_request
             if is_held:
                 slot.request_bytes, budget_bytes = budget_bytes, 0
@@ -279,13 +305,13 @@ class ServedConnection(Receiving):
             self._refuse("its request was given up")
             return
         error = future.exception()
-        if isinstance(error, CloseConnection):
+        if isinstance(error, CloseConnection) or (error is not None and slot.parts is not None):
             self._refuse(str(error))
             return
         if error is not None:
             self.not_served(error)
             return
-        self._deliver(slot, future.result())
+        self._deliver(slot, future.result() if slot.parts is None else slot.parts)
 
     def _deliver(self, slot: _Slot, parts: Parts | None) -> None:
         """An answer is there: it leaves when those before it have left."""
@@ -294,10 +320,13 @@ class ServedConnection(Receiving):
             return
         slot.parts = parts
         slot.future = None
-        while self._outstanding and self._outstanding[0].future is None:
-            parts = self._outstanding.popleft().parts
-            if parts is not None:
-                self._send(parts)
+        leaving: Parts = []
+        while self._outstanding and self._outstanding[0].may_leave:
+            first = self._outstanding.popleft()
+            first.future = None
+            leaving += first.parts or ()
+        if leaving:
+            self._send(leaving)
         last = self._outstanding[-1] if self._outstanding else None
         if last is None or not (last.blocks or len(self._outstanding) >= _MOST_OUTSTANDING):
             self._unpause(_ANSWER)

@@ -8,7 +8,7 @@ from struct import pack
 from typing import Any
 
 from semel.host.api import FileRange, Host, Link, Part, Receiver, made
-from semel.rpc.served import Answer, Later, Promised, ServedConnection
+from semel.rpc.served import Answer, Later, Promised, Ready, ServedConnection
 from semel.rpc.server import Limits, Server
 
 MEGABYTE = 1 << 20
@@ -165,6 +165,17 @@ class Dispatcher:
             future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             futures.append(future)
             return Later(future, may_go_on=may_go_on, holds_request=holds_request)
+
+        self.rules[beginning.encode()] = rule
+        return futures
+
+    def ready(self, beginning: str) -> list[asyncio.Future[None]]:
+        """Requests that begin so are answered with their own bytes when the future of each, in the list, is done."""
+        futures: list[asyncio.Future[None]] = []
+
+        def rule(data: bytes) -> Ready:
+            futures.append(asyncio.get_running_loop().create_future())
+            return Ready([framed(data)], futures[-1])
 
         self.rules[beginning.encode()] = rule
         return futures

@@ -198,6 +198,46 @@ async def test_requests_that_may_go_on_are_served_meanwhile_and_answered_in_orde
     assert link.answers() == [b"0", body("quick"), b"1", b"2"]
 
 
+async def test_answers_that_one_flush_lets_go_leave_in_order_and_in_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    commits = bench.dispatch.ready("ready")
+    link = bench.connect()
+    calls: list[int] = []
+    send = link.send
+    monkeypatch.setattr(link, "send", lambda parts: (calls.append(len(parts)), send(parts)))
+    for number in range(4):
+        link.arrive(framed(body(f"ready {number}")))
+    link.arrive(framed(body("quick")))
+    assert not link.is_paused
+    commits[1].set_result(None)
+    await turn()
+    assert link.answers() == []
+    commits[0].set_result(None)
+    commits[2].set_result(None)
+    await turn()
+    assert link.answers() == [body("ready 0"), body("ready 1"), body("ready 2")]
+    commits[3].set_result(None)
+    await turn()
+    assert link.answers() == [body("ready 3"), body("quick")]
+    assert calls == [3, 2]
+
+
+async def test_a_ready_answer_that_may_never_leave_ends_its_connection_after_those_before_it() -> None:
+    bench = Bench()
+    commits = bench.dispatch.ready("ready")
+    link, other = bench.connect(), bench.connect()
+    for number in range(3):
+        link.arrive(framed(body(f"ready {number}")))
+    commits[0].set_result(None)
+    commits[1].set_exception(OSError("the partition is closed"))
+    await turn()
+    assert link.answers() == [body("ready 0")]
+    assert link.is_closed
+    assert commits[2].cancelled()
+    other.arrive(framed(body("quick")))
+    assert other.answers() == [body("quick")]
+
+
 async def test_a_promise_is_sent_where_it_is_kept_but_not_before_those_it_came_after() -> None:
     bench = Bench()
     waiting = bench.dispatch.later("wait", may_go_on=True)
