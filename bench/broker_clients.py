@@ -17,13 +17,14 @@ from measured import Measured, measured
 
 _WORKERS = Path(__file__).with_name("broker_workers.py")
 _PARTITIONS = 4
-_TOOL_RECORDS = 300_000
+# For some seconds: a new Java process spends the first two on its own start.
+_TOOL_RECORDS = 1_000_000
 _PACE = 10_000
 _PACED_RECORDS = 20_000
 _LIBRDKAFKA_RECORDS = 300_000
 _WORK_S = 2.0
-# More than any of them writes in its turn: 300,000 records of 1 KB.
-_WRITTEN_BYTES = 400_000_000
+# More than any of them writes in its turn: 1,000,000 records of 1 KB.
+_WRITTEN_BYTES = 1_300_000_000
 
 Nodes = Callable[[], tuple[Node, Node, Node]]
 # One run on one node, on a topic of that node: figures by name.
@@ -87,6 +88,7 @@ def cases(nodes: Nodes, rounds: int, share: float) -> list[Case[Measured]]:
             "librdkafka's producer, 1 KB",
             lambda node, topic: worker(node, topic, "librdkafka_produce", rdkafka),
             Column("megabytes", "throughput", "MB/s", 1.1),
+            fsync=True,
         ),
         case(
             "transactions of 1 record",
