@@ -6,6 +6,7 @@ the cost is that of one part of it, and has to stay, too.
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -42,7 +43,8 @@ NOTE = (
     f"last point to the lowest one; up to {FLAT:g} is flat. Work that itself grows (a rebalance, a fetch session of "
     "many partitions) is divided by what it grows with."
 )
-_BATCH = [b"." * 1000] * 16
+# Small: with more, memory that the machine has to fetch for new pages is most of what is measured, and full of luck.
+_BATCH = [b"." * 100]
 _SEED = 7
 _PLACES = 150
 _FIRST_PRODUCER_ID = 1_000_000
@@ -121,11 +123,12 @@ def _log_size_beside(node: Node, pulse: Pulse, sizes: list[int], tell: Progress)
                 options = ("-m", "0", "-c", "1", "-k", "8", "-r", "64", "-v", "1000")
                 seconds = min(max((size - written) / 400, 0.05), 2.0)
                 written += kload.load(node, topic, *options, seconds=seconds, partitions=1).sum_megabytes
+            os.sync()  # else the machine still writes out what fills the log, the more the larger that is
             places = [chance.randrange(int(written * 1000)) for _ in range(_PLACES)]
             fetches = [fetch_frame(topic, 0, place) for place in places] * (REQUESTS // _PLACES)
             produced = pulse.tries("produce", partial(caller.cost, produces, check_produced), small_produce)
             fetched = pulse.tries("fetch", partial(caller.cost, fetches, check_fetched), small_fetch)
-            told = [costs.add("produce 16 KB", size, produced), costs.add("fetch 64 KB", size, fetched)]
+            told = [costs.add("produce 100 B", size, produced), costs.add("fetch 64 KB", size, fetched)]
             tell(f"log of {size_text(size)} MB: {'; '.join(told)}")
     return costs.curves()
 
