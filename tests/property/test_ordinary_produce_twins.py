@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -36,8 +37,8 @@ PLAIN = plain("produce_kernel", "log")
 KERNELS = [PLAIN, produce_kernel] if produce_kernel.compiled else [PLAIN]
 
 
-def frame_of(batch: bytearray, version: int, correlation_id: int = 7) -> bytearray:
-    data = [PartitionProduceData(index=3, records=memoryview(batch))]
+def frame_of(batch: bytearray, version: int, correlation_id: int = 7, partition: int = 3) -> bytearray:
+    data = [PartitionProduceData(index=partition, records=memoryview(batch))]
     topics = [TopicProduceData(name="orders", topic_id=b"\x05" * 16, partition_data=data)]
     request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=30_000, topic_data=topics)
     return bytearray(request_bytes(request, version, correlation_id, "client"))[4:]
@@ -110,15 +111,21 @@ class PlainWorld:
         )
 
 
-def makers(version: int, config: Any = CONFIG) -> list[Any]:
-    """One reader for each kernel, of requests like those of `frame_of`."""
+def prefix_of(version: int, partition: int = 3) -> bytes:
     empty = batch_of(Random(0))
-    frame = frame_of(empty, version)
-    is_flexible = version >= 9
-    suffix_bytes = 3 if is_flexible else 0
-    length_bytes = (1 if len(empty) < 127 else 2) if is_flexible else 4
-    prefix = bytes(frame[: len(frame) - suffix_bytes - len(empty) - length_bytes])
-    return [kernel.OrdinaryProduce(prefix, is_flexible, suffix_bytes, config) for kernel in KERNELS]
+    frame = frame_of(empty, version, partition=partition)
+    length_bytes = (1 if len(empty) < 127 else 2) if version >= 9 else 4
+    return bytes(frame[: len(frame) - suffix_bytes_of(version) - len(empty) - length_bytes])
+
+
+def suffix_bytes_of(version: int) -> int:
+    return 3 if version >= 9 else 0
+
+
+def makers(version: int, config: Any = CONFIG, partition: int = 3) -> list[Any]:
+    """One reader for each kernel, of requests like those of `frame_of`."""
+    what = (prefix_of(version, partition), version >= 9, suffix_bytes_of(version), config)
+    return [kernel.OrdinaryProduce(*what) for kernel in KERNELS]
 
 
 def read(readers: list[Any], frame: bytearray, producers: Producers, base_offset: int, config: Any = CONFIG) -> Any:
@@ -375,6 +382,7 @@ class Sender:
     principal = "User:a"
 
     def __init__(self) -> None:
+        self.lane: Any = None
         self.longer: list[bytes] = []
         self.not_served_for: list[BaseException] = []
         self.not_served = self.not_served_for.append
@@ -394,7 +402,8 @@ class Lane:
         shares_log = other is not None and producers is None
         self.world = other.world if other and shares_log else PlainWorld(kernel, CONFIG, producers or Producers(), 0)
         self.partition = other.partition if other and shares_log else PlainPartition(self.world.log)
-        self.gathering = other.gathering if other else kernel.Gathering()
+        self.lanes: dict[bytes, Any] = {} if other is None else other.lanes
+        self.gathering = other.gathering if other else kernel.Gathering(self.lanes)
         self.sender = Sender()
         self.buffer = memoryview(bytearray(4000))
         self.is_allowed = True
@@ -425,8 +434,8 @@ def lanes() -> list[Lane]:
     return [Lane(kernel, ordinary) for kernel, ordinary in zip(KERNELS, makers(9), strict=True)]
 
 
-def sent_frame(correlation_id: int = 7, batch: bytearray | None = None) -> bytes:
-    frame = frame_of(batch or build_batch([b"value"], base_timestamp_ms=NOW_MS), 9, correlation_id)
+def sent_frame(correlation_id: int = 7, batch: bytearray | None = None, partition: int = 3) -> bytes:
+    frame = frame_of(batch or build_batch([b"value"], base_timestamp_ms=NOW_MS), 9, correlation_id, partition)
     return len(frame).to_bytes(4) + frame
 
 
@@ -482,6 +491,25 @@ def test_a_quick_lane_does_nothing_with_what_is_not_for_it() -> None:
         assert lane.world.state() == before
         assert lane.world.log.gathered == []
         assert lane.partition.told == 0
+
+
+def test_a_quick_lane_gives_what_is_for_another_lane_to_that_one() -> None:
+    for kernel, mine, others in zip(KERNELS, makers(9), makers(9, partition=4), strict=True):
+        lane = Lane(kernel, mine)
+        other = Lane(kernel, others, Producers(), lane)
+        assert lane.gather(sent_frame(partition=4)) is None
+        lane.lanes[prefix_of(9, partition=4)[8:]] = SimpleNamespace(quick=None)
+        assert lane.gather(sent_frame(partition=4)) is None
+        lane.lanes[prefix_of(9, partition=4)[8:]] = SimpleNamespace(quick=other._lane.gather)
+        lane.lanes[prefix_of(9)[8:]] = SimpleNamespace(quick=lane._lane.gather)
+        for number in range(3):
+            assert lane.answer(sent_frame(number, partition=4)) == answer_of(number, number)
+            assert lane.answer(sent_frame(number)) == answer_of(number, number)
+        assert lane.sender.lane == other._lane.gather
+        damaged = bytearray(sent_frame(partition=4))
+        damaged[-4] ^= 1
+        assert lane.gather(damaged) is None
+        assert [one.world.log.end_offset for one in (lane, other)] == [3, 3]
 
 
 def test_a_quick_lane_follows_the_buffer_that_it_is_given() -> None:

@@ -3,8 +3,8 @@
 The long way (`router`, `handlers/produce`) serves the first request of its kind, and every one that is not ordinary in
 some respect: what a client did wrong is never judged here. Authorisation is asked for each request as there; a lane
 ends with its partition, and with the settings it was made for. The lane that a connection used last answers the next
-request like it in one call (`QuickLane`), unless the answer waits for a flush; those of one round over the connections
-are written together.
+request like it in one call (`QuickLane`), or gives it to the lane that does, unless the answer waits for a flush; those
+of one round over the connections are written together.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class ProduceLanes:
     def __init__(self, authoriser: Authoriser) -> None:
         self._authoriser = authoriser
         self._lanes: dict[bytes, _Lane] = {}
-        self._gathering = Gathering()
+        self._gathering = Gathering(self._lanes)
 
     def serve(self, connection: ServedConnection, frame: memoryview) -> Answer:
         """The answer to an ordinary request; None is for the long way."""

@@ -592,10 +592,14 @@ class Reply:
 class Gathering:
     """Requests of many connections that are answered together."""
 
+    lanes: dict
     waiting: list
     now_ms: cython.longlong
 
-    def __init__(self) -> None:
+    def __init__(self, lanes: dict) -> None:
+        """`lanes`: by the bytes of a request after its correlation id and before its records; `quick` of one is a
+        quick lane's `gather`, or None."""
+        self.lanes = lanes
         self.waiting = []
 
     @cython.cfunc
@@ -694,6 +698,7 @@ class QuickLane:
     gathering: Gathering
     ordinary: OrdinaryProduce
     reply: Reply
+    key: bytes
     partition: object
     log: LogEnd
     authorise: object
@@ -717,6 +722,7 @@ class QuickLane:
         self.ordinary = ordinary
         self.reply = reply
         self.partition = partition
+        self.key = ordinary.prefix[_CORRELATION_END:]
         self.log = partition.log
         self.authorise = authorise
         self.permission = permission
@@ -727,8 +733,8 @@ class QuickLane:
         self, connection: object, buffer: memoryview, start: cython.Py_ssize_t, count: cython.Py_ssize_t
     ) -> Gathered | None:
         """A promise to answer `count` bytes of the buffer, if they are one whole frame, which stays there until then.
-        None: nothing was done. The connection has a `principal`, may be told that a request is `not_served`, and can
-        `serve_alone` what turned out to be for the longer way."""
+        None: nothing was done. The connection has a `principal` and a `lane`, may be told that a request is
+        `not_served`, and can `serve_alone` what turned out to be for the longer way."""
         data: cython.p_uchar
         if buffer is not self.buffer:  # it is the same one, always, and need not be asked for its memory each time
             self.data = buffer
@@ -756,7 +762,7 @@ class QuickLane:
             self.partition.leader_epoch,
             self.gathering.now_ms,
         ):
-            return None
+            return self.gather_on_another(connection, buffer, start, count)
         one.gathering = self.gathering
         one.lane = self
         one.connection = connection
@@ -766,6 +772,22 @@ class QuickLane:
         one.is_made = False
         self.gathering.waiting.append(one)
         return one
+
+    @cython.cfunc
+    def gather_on_another(
+        self, connection: object, buffer: memoryview, start: cython.Py_ssize_t, count: cython.Py_ssize_t
+    ) -> Gathered | None:
+        """On the lane of such requests, if they have one: a connection may go from partition to partition."""
+        begin: cython.Py_ssize_t = start + _FRAME_START + _CORRELATION_END
+        end: cython.Py_ssize_t = start + _FRAME_START + self.ordinary.prefix_bytes
+        key: bytes = bytes(buffer[begin : min(end, start + count)])
+        if key == self.key:  # it is not ordinary
+            return None
+        lane = self.gathering.lanes.get(key)
+        if lane is None or lane.quick is None:
+            return None
+        connection.lane = lane.quick
+        return connection.lane(connection, buffer, start, count)
 
     @cython.cfunc
     def write_gathered(self) -> object:
