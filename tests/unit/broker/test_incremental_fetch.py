@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from broker_harness import Node, RawClient, batch_of, fetch_request, partition_of, simulated, values_in
 
+from semel.replication.partition import Partition
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.fetch import FetchRequest, FetchResponse, ForgottenTopic
 
@@ -69,6 +70,18 @@ async def test_an_incremental_fetch_reads_what_was_asked_for_before_and_mentions
     third = await next_of(client, first.session_id, 2)
     assert mentioned(third) == {"b": 0}
     assert values_in(partition_of(third, "b")) == [b"b2"]
+
+
+@simulated()
+async def test_partitions_with_nothing_new_are_not_even_read(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    client, first = await begun(node, "abc")
+    await next_of(client, first.session_id, 1, fetch_request({(name, 0): 1 for name in "abc"}))
+    read: list[str] = []
+    fetch = Partition.fetch
+    monkeypatch.setattr(Partition, "fetch", lambda self, *a, **o: read.append(self.topic) or fetch(self, *a, **o))
+    await client.produce("b", batch_of(b"b2"))
+    assert mentioned(await next_of(client, first.session_id, 2)) == {"b": 0}
+    assert read == ["b"]
 
 
 @simulated()

@@ -15,8 +15,8 @@ from semel.broker.fetch_sessions import FetchSession, Key, Told
 from semel.broker.parked_fetch import ParkedFetch
 from semel.host.api import FileRange
 from semel.log.errors import CorruptSegment, Refused
-from semel.log.log import Cold
-from semel.replication.partition import Fetched, Partition
+from semel.log.log import Cold, Log
+from semel.replication.partition import NO_EPOCH, Fetched, Partition
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.fetch import (
     AbortedTransaction,
@@ -74,6 +74,8 @@ class _Fetch:
         left = min(self._request.max_bytes, self._broker.config.int("fetch.max.bytes"))
         for key, wanted in self._session.partitions.items():
             result = self._read_one(key, wanted, left, warmed)
+            if result is None:
+                continue
             self._results[key] = result
             if result.error_code or result.diverging_epoch is not None:
                 self._must_answer = True
@@ -83,10 +85,13 @@ class _Fetch:
 
     def _read_one(
         self, key: Key, wanted: FetchRequestPartition, left_bytes: int, warmed: bool
-    ) -> FetchResponsePartition:
+    ) -> FetchResponsePartition | None:
+        """None: there is nothing new, as in most partitions of a session."""
         try:
             partition = self._partition(key)
             partition.check_epoch(wanted.current_leader_epoch)
+            if self._knows_all(key, wanted, partition.log):
+                return None
             fetched = partition.fetch(
                 wanted.fetch_offset,
                 min(wanted.partition_max_bytes, max(left_bytes, 0)),
@@ -103,6 +108,19 @@ class _Fetch:
         if isinstance(fetched.records, Cold):
             self.cold.append(fetched.records)
         return _result(wanted.partition, fetched)
+
+    def _knows_all(self, key: Key, wanted: FetchRequestPartition, log: Log) -> bool:
+        """Whether the reader is at the end, and was told in this session what else there is to tell."""
+        told = self._session.told.get(key)
+        if told is None or not self._session.session_id or wanted.last_fetched_epoch != NO_EPOCH:
+            return False
+        read_committed = self._request.isolation_level == _READ_COMMITTED
+        return (
+            wanted.fetch_offset == (log.last_stable_offset if read_committed else log.high_watermark)
+            and told.high_watermark == log.high_watermark
+            and told.log_start_offset == log.start_offset
+            and not told.had_error
+        )
 
     def _refused(self, key: Key, code: ErrorCode) -> FetchResponsePartition:
         return FetchResponsePartition(partition_index=key[1], error_code=code, high_watermark=-1, records=b"")
