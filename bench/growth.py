@@ -96,7 +96,7 @@ def _log_size(node: Node, sizes: list[int], tell: Progress) -> list[Curve]:
 
 
 def _log_size_beside(node: Node, pulse: Pulse, sizes: list[int], tell: Progress) -> list[Curve]:
-    """One partition; batches of 16 KB are appended, 64 KB are read from places all over it.
+    """One partition; small batches are appended, 64 KB are read from places all over it.
 
     The same number of places at each size: otherwise the memory of the machine is measured, which is slower the more
     of it is touched.
