@@ -29,7 +29,9 @@ async def test_a_request_that_is_cancelled_before_it_began_leaves_nothing_behind
     later = router.dispatch(cast(Any, Connection()), memoryview(frame)[LENGTH_BYTES:])
     assert isinstance(later, Later)
     with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
+        # Of a coroutine that was never awaited. What others have left open may be noticed here, too, and is not meant.
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", RuntimeWarning)
         later.future.cancel()
         await asyncio.wait([later.future])
         del later

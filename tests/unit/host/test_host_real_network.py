@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import gc
 import os
 import select
 import socket
@@ -307,6 +308,8 @@ def test_a_cancelled_connect_closes_its_socket(run, recwarn):
         with pytest.raises((asyncio.CancelledError, OSError)):
             await task
 
+    gc.collect()  # what others have left open
+    recwarn.clear()
     run(main())
     assert not [warning for warning in recwarn if issubclass(warning.category, ResourceWarning)]
 
