@@ -383,6 +383,12 @@ class Log(LogEnd):
             )
         if offset >= up_to:
             return None
+        newest = self.segments[-1]
+        if up_to >= newest.next_offset:
+            position = newest.position_after(offset)
+            if position is not None and newest.size_bytes - position <= max_bytes:
+                newest.note_reached(newest.next_offset, newest.size_bytes)
+                return FileRange(newest.file, position, newest.size_bytes - position)
         for segment in self.segments[self._segment_number(offset) :]:
             first = segment.locate(offset)
             if first is None:

@@ -115,6 +115,12 @@ class Segment(SegmentEnd):
             before = found
         return None
 
+    def position_after(self, offset: Offset) -> int | None:
+        """Where the batches from `offset` on stand, if that is known without a look at any of them, and they need
+        none: the last reader of all there was ended there."""
+        reached, position = self._reached
+        return position if reached == offset and position >= self._trusted_from else None
+
     def note_reached(self, offset: Offset, position: int) -> None:
         """Somebody has read all batches before `offset`, and they end at `position`."""
         self._reached = (offset, position)

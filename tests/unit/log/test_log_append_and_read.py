@@ -71,9 +71,13 @@ def test_who_follows_the_end_goes_on_where_the_last_read_ended(monkeypatch: pyte
     end = log.size_bytes
     write(log, batch(b"c"))
     assert offsets_from(log, 10) == [10]
-    assert looked_from == [end], "at what is new, and nothing before it"
+    assert looked_from == [], "it is known where what is new begins, and it was written here"
+    end = log.size_bytes
+    write(log, batch(b"d", b"e"))
+    assert [header.base_offset for _, header in whole_batches(read(log, 11, max_bytes=1))] == [11]
+    assert looked_from == [end], "at what is new, and nothing before it, if it is too much"
     for offset in range(10):
-        assert offsets_from(log, offset) == [*range(offset // 2 * 2, 11, 2)], "others are not led astray"
+        assert offsets_from(log, offset) == [*range(offset // 2 * 2, 11, 2), 11], "others are not led astray"
     log.segments[-1].truncate(end)
     looked_from.clear()
     log.segments[-1].locate(4)
