@@ -346,3 +346,41 @@ async def test_a_network_that_was_told_nothing_leaves_it_to_the_system():
         chosen_bytes = untouched.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
     assert pair.server._socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) >= chosen_bytes
     _end(pair)
+
+
+class CountedEpoll:
+    def __init__(self, epoll):
+        self._epoll = epoll
+        self.calls = []
+
+    def __getattr__(self, name):
+        if name in ("register", "modify", "unregister"):
+            self.calls.append(name)
+        return getattr(self._epoll, name)
+
+
+async def test_a_pause_is_for_the_system_to_know_only_if_something_comes_meanwhile(monkeypatch):
+    pair = await _answered(lambda link: link.send([b"!"]))
+    await pair.at_client.until_bytes(1)
+    ready_links = pair.server._ready_links
+    epoll = CountedEpoll(ready_links._epoll)
+    monkeypatch.setattr(ready_links, "_epoll", epoll)
+    for _ in range(3):
+        pair.server.pause_reading()
+        pair.server.resume_reading()
+    assert epoll.calls == []
+    pair.client.send([b"?"])
+    await pair.at_client.until_bytes(2)
+    pair.server.pause_reading()
+    pair.client.send([b"?"])
+    await _until(lambda: epoll.calls)
+    for _ in range(20):
+        await asyncio.sleep(0.001)
+    assert epoll.calls == ["unregister"], "once: what cannot be read is not told again and again"
+    assert pair.at_server.data == b"??"
+    pair.server.resume_reading()
+    await pair.at_client.until_bytes(3)
+    assert pair.at_server.data == b"???"
+    pair.server.pause_reading()
+    _end(pair)
+    assert not ready_links._watched
