@@ -18,7 +18,8 @@ from semel.broker.context import RequestContext
 from semel.broker.fetch_lanes import FetchLanes
 from semel.broker.handlers import HANDLERS
 from semel.broker.produce_lanes import ProduceLanes
-from semel.rpc.served import Answer, CloseConnection, Later, Parts, Promised, ServedConnection
+from semel.rpc.begun import Begun
+from semel.rpc.served import Answer, CloseConnection, Later, Parts, Promised, Ready, ServedConnection
 from semel.wire.apis import API, request_class
 from semel.wire.codec import decoder
 from semel.wire.errors import ErrorCode, WireError
@@ -105,11 +106,14 @@ class Router:
         if result is None:
             return None
         if isinstance(result, Committing):
-            return self._committing(result, header.correlation_id, version)
+            return Ready(_parts(header.correlation_id, result.response, version), _all_of(result.waits_for))
         if isinstance(result, Parked):
             return self._parked(result, header.correlation_id, version)
-        later = Later(self._finish(result, header.correlation_id, version), holds_request=True)
-        later.future.add_done_callback(lambda _: result.close())  # it never began, if the task was cancelled at once
+        begun = Begun(result)
+        if begun.is_over:
+            return None if begun.result is None else _parts(header.correlation_id, begun.result, version)
+        later = Later(self._finish(begun, header.correlation_id, version), holds_request=True)
+        later.future.add_done_callback(lambda _: begun.give_up())  # the task never began, if it was cancelled at once
         return later
 
     def _unsupported_version(self, key: int, version: int, correlation_id: int) -> Answer:
@@ -131,25 +135,10 @@ class Router:
         parked.begin(lambda response: later.keep(_parts(correlation_id, response, version)), later.fail)
         return later
 
-    def _committing(self, result: Committing, correlation_id: int, version: int) -> Later:
-        """Answers when the last of the commits is there; one that fails closes the connection: the client retries."""
-        done: asyncio.Future[Parts | None] = asyncio.get_running_loop().create_future()
-        left = len(result.waits_for)
 
-        def committed(commit: asyncio.Future[None]) -> None:
-            nonlocal left
-            left -= 1
-            if done.done():
-                return
-            error = None if commit.cancelled() else commit.exception()
-            if error is not None:
-                done.set_exception(CloseConnection(str(error)))
-            elif left == 0:
-                done.set_result(_parts(correlation_id, result.response, version))
-
-        for commit in result.waits_for:
-            commit.add_done_callback(committed)
-        return Later(done, may_go_on=True)
+def _all_of(commits: list[asyncio.Future[None]]) -> asyncio.Future[Any]:
+    """One that fails closes the connection: the client retries."""
+    return commits[0] if len(commits) == 1 else asyncio.gather(*commits)
 
 
 def _parts(correlation_id: int, response: Response, version: int) -> Parts:
