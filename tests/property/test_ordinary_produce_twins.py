@@ -37,10 +37,12 @@ PLAIN = plain("produce_kernel", "log")
 KERNELS = [PLAIN, produce_kernel] if produce_kernel.compiled else [PLAIN]
 
 
-def frame_of(batch: bytearray, version: int, correlation_id: int = 7, partition: int = 3) -> bytearray:
+def frame_of(
+    batch: bytearray, version: int, correlation_id: int = 7, partition: int = 3, transactional_id: str | None = None
+) -> bytearray:
     data = [PartitionProduceData(index=partition, records=memoryview(batch))]
     topics = [TopicProduceData(name="orders", topic_id=b"\x05" * 16, partition_data=data)]
-    request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=30_000, topic_data=topics)
+    request = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=30_000, topic_data=topics)
     return bytearray(request_bytes(request, version, correlation_id, "client"))[4:]
 
 
@@ -64,7 +66,9 @@ class PlainWorld:
     def __init__(self, kernel: Any, config: Any, producers: Producers, base_offset: int) -> None:
         self.log = type("Log", (kernel.LogEnd,), {})()
         self.log.config = config
-        self.log.producers = type("Rows", (), {"live_rows": dict(producers.live_rows)})()
+        self.opened: list[tuple[int, int]] = []
+        rows = {"live_rows": dict(producers.live_rows), "begin_transaction": staticmethod(self._begin_transaction)}
+        self.log.producers = type("Rows", (), rows)()
         self.log.epochs = LeaderEpochs()
         self.log.dirty = []
         self.log.gathered = []
@@ -82,6 +86,9 @@ class PlainWorld:
         self.written: list[bytes] = []
         self.writes = 0
         self.fails_with: Exception | None = None
+
+    def _begin_transaction(self, producer_id: int, first_offset: int) -> None:
+        self.opened.append((producer_id, first_offset))
 
     def write_at(self, position: int, *batches: memoryview) -> None:
         assert position == self.segment.size_bytes
@@ -106,14 +113,15 @@ class PlainWorld:
             [segment.first_timestamp_ms, segment.max_timestamp_ms, segment.max_timestamp_offset],
             [log.end_offset, log.high_watermark, log.epochs.entries, [one is segment for one in log.dirty]],
             log.producers.live_rows,
+            self.opened,
             self.indexed,
             b"".join(self.written),
         )
 
 
-def prefix_of(version: int, partition: int = 3) -> bytes:
+def prefix_of(version: int, partition: int = 3, transactional_id: str | None = None) -> bytes:
     empty = batch_of(Random(0))
-    frame = frame_of(empty, version, partition=partition)
+    frame = frame_of(empty, version, partition=partition, transactional_id=transactional_id)
     length_bytes = (1 if len(empty) < 127 else 2) if version >= 9 else 4
     return bytes(frame[: len(frame) - suffix_bytes_of(version) - len(empty) - length_bytes])
 
@@ -126,6 +134,11 @@ def makers(version: int, config: Any = CONFIG, partition: int = 3) -> list[Any]:
     """One reader for each kernel, of requests like those of `frame_of`."""
     what = (prefix_of(version, partition), version >= 9, suffix_bytes_of(version), config)
     return [kernel.OrdinaryProduce(*what) for kernel in KERNELS]
+
+
+def transactional_makers(version: int, is_in_transaction: Any) -> list[Any]:
+    what = (prefix_of(version, transactional_id="mine"), version >= 9, suffix_bytes_of(version), CONFIG)
+    return [kernel.OrdinaryProduce(*what, is_in_transaction) for kernel in KERNELS]
 
 
 def read(readers: list[Any], frame: bytearray, producers: Producers, base_offset: int, config: Any = CONFIG) -> Any:
@@ -162,11 +175,13 @@ def read(readers: list[Any], frame: bytearray, producers: Producers, base_offset
     assert told[1] == [greatest, greatest, last_offset if greatest > -1 else base_offset]
     assert told[2] == [last_offset + 1, base_offset, [(LEADER_EPOCH, base_offset)], [True]]
     rows = dict(producers.live_rows)
+    opened = []
     if judged.header.producer_id >= 0:
         draft = producers.check(judged.header, base_offset, NOW_MS)
-        assert (draft.began, draft.duplicate_of) == (-1, None)
+        assert draft.duplicate_of is None
         rows[draft.producer_id] = draft.row
-    assert told[3] == rows
+        opened = [(draft.producer_id, draft.began)] if draft.began >= 0 else []
+    assert told[3:5] == (rows, opened)
     return told
 
 
@@ -228,6 +243,45 @@ def test_what_is_not_ordinary_is_for_the_long_way() -> None:
     open_transaction.apply(open_transaction.check(header, 0, NOW_MS))
     following = batch_of(random, sequence=header.record_count)
     assert read(readers, frame_of(following, 9), open_transaction, header.record_count) is None
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+def test_a_batch_in_a_transaction_is_taken_if_it_is_in_it_and_may_begin_it_here(version: int) -> None:
+    asked = []
+    may_write = [True]
+
+    def is_in_transaction(producer_id: int, epoch: int) -> bool:
+        asked.append((producer_id, epoch))
+        return may_write[0]
+
+    readers = transactional_makers(version, is_in_transaction)
+    for seed in range(40):
+        random = Random(seed)
+        producers, sequence, offset = known_producers(random, random.randint(1, 8))
+        begins = random.random() < 0.5
+        if not begins:
+            header = read_header(batch_of(random, sequence=sequence, transactional=True))
+            producers.apply(producers.check(header, offset, NOW_MS))
+            offset, sequence = offset + header.record_count, sequence + header.record_count
+        frame = frame_of(batch_of(random, sequence=sequence, transactional=True), version, transactional_id="mine")
+        may_write[0] = False
+        assert read(readers, frame, producers, offset) is None, "nothing that no marker would end"
+        may_write[0] = True
+        told = read(readers, frame, producers, offset)
+        assert told is not None
+        assert told[4] == ([(4, offset)] if begins else [])
+        others = [
+            batch_of(random, sequence=sequence),  # not in the transaction
+            batch_of(random, sequence=sequence, transactional=True, codec=Codec.GZIP),
+            batch_of(random, sequence=sequence + 1, transactional=True),
+            batch_of(random, epoch=1, transactional=True),
+            batch_of(random, producer_id=5, transactional=True),
+            batch_of(random, producer_id=-1, epoch=-1, sequence=-1, transactional=True),
+        ]
+        for other in others:
+            assert read(readers, frame_of(other, version, transactional_id="mine"), producers, offset) is None
+        assert read(readers, frame_of(others[0], version, transactional_id="other"), producers, offset) is None
+    assert set(asked) == {(4, 0)}
 
 
 def test_a_compacted_topic_takes_no_record_without_a_key() -> None:
@@ -409,11 +463,10 @@ class Lane:
         self.is_allowed = True
         self.asked: list[Any] = []
         reply = kernel.Reply(bytes(40), 8, 16)
-        may = ("write", "topic", "orders")
-        self._lane = kernel.QuickLane(self.gathering, ordinary, reply, self.partition, self._authorise, may)
+        self._lane = kernel.QuickLane(self.gathering, ordinary, reply, self.partition, self._may_write)
 
-    def _authorise(self, *what: str) -> bool:
-        self.asked.append(what)
+    def _may_write(self, principal: str) -> bool:
+        self.asked.append(principal)
         return self.is_allowed
 
     def gather(self, sent: bytes, start: int = 0, count: int | None = None) -> Any:
@@ -449,7 +502,7 @@ def test_a_quick_lane_answers_and_the_log_may_be_read_that_far() -> None:
             assert lane.answer(sent_frame(number)) == answer_of(number, number)
             assert lane.world.log.high_watermark == lane.world.log.end_offset == number + 1
         assert lane.partition.told == 0
-        assert lane.asked == [("User:a", "write", "topic", "orders")] * 5
+        assert lane.asked == ["User:a"] * 5
 
 
 def test_a_quick_lane_leaves_to_the_partition_what_more_is_to_be_done() -> None:

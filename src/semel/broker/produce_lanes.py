@@ -1,23 +1,24 @@
 """A shorter way for produce requests that are like the one before: one partition, the same bytes up to the records.
 
 The long way (`router`, `handlers/produce`) serves the first request of its kind, and every one that is not ordinary in
-some respect: what a client did wrong is never judged here. Authorisation is asked for each request as there; a lane
-ends with its partition, and with the settings it was made for. The lane that a connection used last answers the next
-request like it in one call (`QuickLane`), or gives it to the lane that does, unless the answer waits for a flush; those
-of one round over the connections are written together.
+some respect: what a client did wrong is never judged here. Authorisation is asked for each request as there, and the
+coordinator, if it is part of a transaction; a lane ends with its partition, and with the settings it was made for. The
+lane that a connection used last answers the next request like it in one call (`QuickLane`), or gives it to the lane
+that does, unless the answer waits for a flush; those of one round over the connections are written together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from semel.broker.authoriser import AllowAll, Authoriser, Operation, ResourceType
 from semel.broker.context import authorise
-from semel.broker.topics import Topics
+from semel.broker.transactional_produce import may_write_at_once
 from semel.config import TopicConfig
 from semel.coordinator.topic_names import INTERNAL_TOPICS
+from semel.coordinator.txn.decisions import Identity
 from semel.log.errors import Refused
 from semel.log.produce_kernel import Gathered, Gathering, OrdinaryProduce, QuickLane, Reply
 from semel.replication.partition import Partition
@@ -31,6 +32,9 @@ from semel.wire.spec.produce import (
     TopicProduceResponse,
 )
 
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+
 _MOST_LANES = 10_000
 _CORRELATION = Struct(">i")
 _CORRELATION_AT, _CORRELATION_END = 4, 8
@@ -43,13 +47,18 @@ _BASE_OFFSET, _START_OFFSET = 0x1B2C3D4E5F607182, 0x2C3D4E5F60718293
 class _Lane:
     """Requests of one kind: how they are told, where they go, how they are answered."""
 
-    __slots__ = ("answers", "config", "name", "ordinary", "partition", "quick", "waits")
+    __slots__ = ("answers", "config", "ordinary", "partition", "quick", "transactional_id", "waits")
 
     def __init__(
-        self, name: str, partition: Partition, ordinary: OrdinaryProduce, answers: _Answers, waits: bool
+        self,
+        partition: Partition,
+        transactional_id: str | None,
+        ordinary: OrdinaryProduce,
+        answers: _Answers,
+        waits: bool,
     ) -> None:
-        self.name = name
         self.partition = partition
+        self.transactional_id = transactional_id
         self.config = partition.config
         self.ordinary = ordinary
         self.answers = answers
@@ -92,7 +101,8 @@ class _Answers:
 class ProduceLanes:
     """All lanes of a node, by the bytes of a request after its correlation id and before its records."""
 
-    def __init__(self, authoriser: Authoriser) -> None:
+    def __init__(self, broker: Broker, authoriser: Authoriser) -> None:
+        self._broker = broker
         self._authoriser = authoriser
         self._lanes: dict[bytes, _Lane] = {}
         self._gathering = Gathering(self._lanes)
@@ -112,7 +122,9 @@ class ProduceLanes:
         (correlation_id,) = _CORRELATION.unpack_from(frame, _CORRELATION_AT)
         start_offset = -1
         try:
-            authorise(self._authoriser, connection.principal, Operation.WRITE, ResourceType.TOPIC, lane.name)
+            authorise(self._authoriser, connection.principal, Operation.WRITE, ResourceType.TOPIC, partition.topic)
+            if not self._may_use(lane.transactional_id, connection.principal):
+                return None
             start_offset = log.start_offset
             base_offset = partition.append_ordinary(frame, lane.ordinary)
         except Refused as refusal:
@@ -127,14 +139,16 @@ class ProduceLanes:
                 return Ready(parts, committed)
         return parts
 
-    def learn(
-        self, topics: Topics, connection: ServedConnection, frame: memoryview, request: ProduceRequest, version: int
-    ) -> None:
+    def _may_use(self, transactional_id: str | None, principal: str) -> bool:
+        return transactional_id is None or self._authoriser.authorise(
+            principal, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
+        )
+
+    def learn(self, connection: ServedConnection, frame: memoryview, request: ProduceRequest, version: int) -> None:
         """After the long way: the next request may be like this one."""
         if (
             len(request.topic_data) != 1
             or len(request.topic_data[0].partition_data) != 1
-            or request.transactional_id is not None
             or request.acks not in (_ACKS_ALL, _ACKS_LEADER)
             or frame.readonly
         ):
@@ -156,6 +170,7 @@ class ProduceLanes:
         connection.short_way = self.serve
         if key in self._lanes:
             return
+        topics, transactional_id = self._broker.topics, request.transactional_id
         try:
             name = topics.topic_of_id(topic.topic_id).name if version >= _TOPIC_IDS_SINCE else topic.name
             partition = topics.partition(name, data.index)
@@ -164,16 +179,30 @@ class ProduceLanes:
         config = partition.config
         if name in INTERNAL_TOPICS or not _has_ordinary_settings(config, request.acks):
             return
-        ordinary = OrdinaryProduce(prefix, is_flexible, suffix_bytes, config)
+        is_in_transaction = None if transactional_id is None else self._is_in_transaction(transactional_id, partition)
+        ordinary = OrdinaryProduce(prefix, is_flexible, suffix_bytes, config, is_in_transaction)
         if len(self._lanes) >= _MOST_LANES:
             self._lanes.clear()
         waits = request.acks == _ACKS_ALL
-        lane = self._lanes[key] = _Lane(name, partition, ordinary, _Answers(request, version), waits)
+        lane = self._lanes[key] = _Lane(partition, transactional_id, ordinary, _Answers(request, version), waits)
         if not (waits and config.flush_messages == 1):
-            permission = (Operation.WRITE, ResourceType.TOPIC, name)
-            success = lane.answers.success
-            may_write = None if type(self._authoriser) is AllowAll else self._authoriser.authorise
-            lane.quick = QuickLane(self._gathering, ordinary, success, partition, may_write, permission).gather
+            may_write = None if type(self._authoriser) is AllowAll else self._may_write(transactional_id, name)
+            lane.quick = QuickLane(self._gathering, ordinary, lane.answers.success, partition, may_write).gather
+
+    def _may_write(self, transactional_id: str | None, topic: str) -> Callable[[str], bool]:
+        def may_write(principal: str) -> bool:
+            may = self._authoriser.authorise(principal, Operation.WRITE, ResourceType.TOPIC, topic)
+            return may and self._may_use(transactional_id, principal)
+
+        return may_write
+
+    def _is_in_transaction(self, transactional_id: str, partition: Partition) -> Callable[[int, int], bool]:
+        broker, place = self._broker, (partition.topic, partition.index)
+
+        def is_in_transaction(producer_id: int, producer_epoch: int) -> bool:
+            return may_write_at_once(broker, transactional_id, Identity(producer_id, producer_epoch), place)
+
+        return is_in_transaction
 
 
 def _has_ordinary_settings(config: TopicConfig, acks: int) -> bool:

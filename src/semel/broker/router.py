@@ -70,7 +70,7 @@ class Router:
     def __init__(self, broker: Broker, authoriser: Authoriser) -> None:
         self._broker = broker
         self._authoriser = authoriser
-        self._lanes = ProduceLanes(authoriser)
+        self._lanes = ProduceLanes(broker, authoriser)
         self._fetch_lanes = FetchLanes(broker, authoriser)
         self._routes: dict[int, _Route] = {}
 
@@ -98,7 +98,7 @@ class Router:
         context = RequestContext(connection, version, header.client_id, self._authoriser)
         result = route.handle(self._broker, request, context)
         if header.api_key == _PRODUCE:
-            self._lanes.learn(self._broker.topics, connection, frame, cast(ProduceRequest, request), version)
+            self._lanes.learn(connection, frame, cast(ProduceRequest, request), version)
         if isinstance(result, Response):
             if header.api_key == _FETCH:
                 self._fetch_lanes.learn(connection, frame, header, cast(FetchRequest, request))

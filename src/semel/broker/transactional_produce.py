@@ -7,12 +7,16 @@ transaction here, durably, before the batch is written.
 
 from __future__ import annotations
 
-from semel.broker.broker import Broker
+from typing import TYPE_CHECKING
+
 from semel.coordinator.txn.decisions import Identity, TimedOut
 from semel.log.errors import Refused
 from semel.records.batch import BatchHeader
 from semel.replication.partition import Partition
 from semel.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
 
 _SECOND_GENERATION_SINCE = 12
 _ABORTABLE_SINCE = 11
@@ -31,6 +35,15 @@ def has_to_wait(broker: Broker, transactional_id: str, version: int) -> bool:
         return not broker.transactions.is_settled(transactional_id)
     except Refused:
         return False  # `verify` says what is wrong
+
+
+def may_write_at_once(broker: Broker, transactional_id: str, claimed: Identity, place: tuple[str, int]) -> bool:
+    """Whether `verify` would find nothing wrong with a batch of this producer, and nothing has to be waited for."""
+    transactions = broker.transactions
+    try:
+        return transactions.is_settled(transactional_id) and transactions.holds(transactional_id, claimed, place)
+    except Refused:
+        return False
 
 
 async def join(

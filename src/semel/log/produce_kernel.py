@@ -2,9 +2,10 @@
 """Ordinary produce requests, from their bytes to the log: what nearly every small request of a busy client is.
 
 Ordinary is: one partition, the same bytes before the records as last time, one plain batch in perfect order that is the
-next one of its producer, and that the active segment has room for. Nothing else is known here: whatever differs in any
-way is refused, nothing has changed then, and the decoder, `validate` and `producers` say what is wrong, if there is
-anything. Those that come together are judged one by one and written together, log by log (`Gathering`).
+next one of its producer, in its transaction if it is in one, and that the active segment has room for. Nothing else is
+known here: whatever differs in any way is refused, nothing has changed then, and the decoder, `validate` and
+`producers` say what is wrong, if there is anything. Those that come together are judged one by one and written
+together, log by log (`Gathering`).
 Compiled or plain Python, with the same results; indexes are checked here, because compiled code does not.
 """
 
@@ -39,6 +40,9 @@ _ROW_BYTES = cython.declare(cython.longlong, 110)
 _NO_OFFSET = cython.declare(cython.longlong, -1)
 _NO_TIMESTAMP = cython.declare(cython.longlong, -1)
 _NOT_ORDINARY = cython.declare(cython.longlong, -1)
+_PLAIN = cython.declare(cython.longlong, 0)
+_TRANSACTIONAL = cython.declare(cython.longlong, 0x10)
+_TRANSACTION_AT = cython.declare(cython.longlong, 38)
 _row = cython.declare(bytearray, bytearray(110))  # where a row is made
 _joined = cython.declare(bytearray, bytearray(32 << 10))  # where small batches are put together
 
@@ -174,6 +178,8 @@ class LogEnd:
             position += one.size_bytes
             if one.row is not None:
                 rows[one.producer_id] = one.row
+                if one.begins_transaction:
+                    self.producers.begin_transaction(one.producer_id, one.base_offset)
             one.is_written = True
         one = gathered[0]
         self.note_written(segment, leader_epoch, one.base_offset)
@@ -205,6 +211,13 @@ def _put(data: cython.p_uchar, at: cython.Py_ssize_t, value: cython.longlong, si
 
 
 @cython.cfunc
+@cython.inline
+def _is_in_transaction(row: bytes) -> cython.bint:
+    data: cython.p_const_uchar = row
+    return _number(data, _TRANSACTION_AT, 8) != _NO_OFFSET
+
+
+@cython.cfunc
 def _next_row(
     row: bytes,
     producer_epoch: cython.longlong,
@@ -212,8 +225,9 @@ def _next_row(
     last_offset_delta: cython.longlong,
     base_offset: cython.longlong,
     now_ms: cython.longlong,
+    attributes: cython.longlong,
 ) -> bytes | None:
-    """The row after the next batch in order outside of transactions; None when the batch is not that."""
+    """The row after the next batch in order; None when the batch is not that."""
     before: cython.p_const_uchar = row
     size: cython.Py_ssize_t = len(row)
     kept: cython.Py_ssize_t
@@ -222,7 +236,9 @@ def _next_row(
     if size < _ENTRY_BYTES:
         return None
     last_sequence = _number(before, 10, 4)
-    if _number(before, 8, 2) != producer_epoch or last_sequence < 0 or _number(before, 38, 8) != _NO_OFFSET:
+    if _number(before, 8, 2) != producer_epoch or last_sequence < 0:
+        return None
+    if attributes != _TRANSACTIONAL and _is_in_transaction(row):
         return None
     if sequence != (last_sequence + 1) & _SEQUENCE_MASK:
         return None
@@ -234,6 +250,8 @@ def _next_row(
     _put(after, 14, base_offset + last_offset_delta, 8)
     _put(after, 22, last_offset_delta, 4)
     _put(after, 26, now_ms, 8)
+    if attributes == _TRANSACTIONAL and not _is_in_transaction(row):
+        _put(after, _TRANSACTION_AT, base_offset, 8)
     for index in range(_OLDER_BYTES):  # its last sequence, last offset and offset delta lie side by side
         after[_ENTRY_BYTES + index] = before[10 + index]
     for index in range(_ENTRY_BYTES + _OLDER_BYTES, kept):
@@ -290,14 +308,22 @@ class OrdinaryProduce:
     segment_bytes: cython.longlong
     segment_index_bytes: cython.longlong
     segment_ms: cython.longlong
+    attributes: cython.longlong
+    is_in_transaction: object
     at: cython.Py_ssize_t  # where `number` reads
     is_odd: cython.bint  # there was no number, or none of those that `number` reads
 
     def __init__(
-        self, prefix: bytes, has_compact_length: cython.bint, suffix_bytes: cython.Py_ssize_t, config: object
+        self,
+        prefix: bytes,
+        has_compact_length: cython.bint,
+        suffix_bytes: cython.Py_ssize_t,
+        config: object,
+        is_in_transaction: object = None,
     ) -> None:
         """`prefix` is the frame up to the length of the records, a compact one or an int32; the correlation id in it
-        does not count. After the records come `suffix_bytes` zeros. `config` is the topic's."""
+        does not count. After the records come `suffix_bytes` zeros. `config` is the topic's. If its batches are
+        transactional, `is_in_transaction(producer_id, producer_epoch)` says whether one may be written now."""
         if len(prefix) < _CORRELATION_END or suffix_bytes < 0:
             raise ValueError(f"a frame does not begin with {prefix!r} and end with {suffix_bytes} bytes")
         self.prefix = prefix
@@ -305,6 +331,8 @@ class OrdinaryProduce:
         self.has_compact_length = has_compact_length
         self.suffix_bytes = suffix_bytes
         self.config = config
+        self.attributes = _PLAIN if is_in_transaction is None else _TRANSACTIONAL
+        self.is_in_transaction = is_in_transaction
         self.max_batch_bytes = min(config.max_message_bytes, config.segment_bytes)
         self.before_ms = min(config.message_timestamp_before_max_ms, _LARGEST_SPAN_MS)
         self.after_ms = min(config.message_timestamp_after_max_ms, _LARGEST_SPAN_MS)
@@ -370,7 +398,7 @@ class OrdinaryProduce:
             _number(data, start, 8) != 0
             or _number(data, start + 8, 4) + _LENGTH_FIELD_END != size
             or data[start + 16] != 2
-            or _number(data, start + 21, 2) != 0
+            or _number(data, start + 21, 2) != self.attributes
             or count <= 0
             or count != last_offset_delta + 1
             or segment.is_full(
@@ -385,14 +413,21 @@ class OrdinaryProduce:
         ):
             return False
         one.row = None
+        one.begins_transaction = False
         if producer_id >= 0:
             known = _row_of(log, producer_id)
             if known is None or producer_epoch < 0 or sequence < 0:
                 return False
-            one.row = _next_row(known, producer_epoch, sequence, last_offset_delta, base_offset, now_ms)
+            one.row = _next_row(
+                known, producer_epoch, sequence, last_offset_delta, base_offset, now_ms, self.attributes
+            )
             if one.row is None:
                 return False
-        elif producer_id != -1:
+            if self.attributes == _TRANSACTIONAL:
+                if not self.is_in_transaction(producer_id, producer_epoch):
+                    return False
+                one.begins_transaction = not _is_in_transaction(known)
+        elif producer_id != -1 or self.attributes == _TRANSACTIONAL:
             return False
         if not self.are_ordinary(buffer, data, start, size, count, greatest, now_ms):
             return False
@@ -622,7 +657,10 @@ class Gathering:
             lane.tell(one)
         for one in waiting:
             if not one.is_written:
-                one.go_the_longer_way()
+                if one.several is None:
+                    one.go_the_longer_way()
+                else:
+                    one.several.send_in_turn()
         return None
 
 
@@ -643,6 +681,7 @@ class Gathered:
     sent_epoch: cython.longlong
     producer_id: cython.longlong
     row: object  # of its producer, if it has one, once it is written
+    begins_transaction: cython.bint
     is_written: cython.bint
     error: object  # why it could not be written
     gathering: Gathering
@@ -652,6 +691,8 @@ class Gathered:
     frame_end: cython.Py_ssize_t
     answer: object
     is_made = cython.declare(cython.bint, visibility="public")
+    # Of those that came in one read with it, what can `send_in_turn`, or None: it came alone.
+    several = cython.declare(object, visibility="public")
 
     @cython.cfunc
     def give_offsets(self, leader_epoch: cython.longlong) -> object:
@@ -670,6 +711,12 @@ class Gathered:
         """The answer. None: the connection has been answered otherwise, or will be."""
         if not self.is_made:
             self.gathering.settle()
+        return self.answer
+
+    def answer_or_longer_way(self) -> bytes | None:
+        """The answer of one that is made; if it was not written, what the longer way has to say at once."""
+        if not self.is_written:
+            self.go_the_longer_way()
         return self.answer
 
     @cython.cfunc
@@ -701,8 +748,7 @@ class QuickLane:
     key: bytes
     partition: object
     log: LogEnd
-    authorise: object
-    permission: tuple
+    may_write: object
     always_tells: cython.bint
     buffer: memoryview
     data: cython.uchar[::1]
@@ -713,19 +759,16 @@ class QuickLane:
         ordinary: OrdinaryProduce,
         reply: Reply,
         partition: object,
-        authorise: object,
-        permission: tuple,
+        may_write: object,
     ) -> None:
-        """`authorise(principal, *permission)`: three words; None: all may. A partition of `replication` has what it
-        needs."""
+        """`may_write(principal)`, or None: all may. A partition of `replication` has what it needs."""
         self.gathering = gathering
         self.ordinary = ordinary
         self.reply = reply
         self.partition = partition
         self.key = ordinary.prefix[_CORRELATION_END:]
         self.log = partition.log
-        self.authorise = authorise
-        self.permission = permission
+        self.may_write = may_write
         self.always_tells = partition.flushes_in_turns
         self.buffer = memoryview(b"")
 
@@ -747,7 +790,7 @@ class QuickLane:
             return None
         if _number(data, start, 4) != count - _FRAME_START or self.partition.is_closed:
             return None
-        if self.authorise is not None and not self.authorise(connection.principal, *self.permission):
+        if self.may_write is not None and not self.may_write(connection.principal):
             return None
         if not self.gathering.waiting:
             self.gathering.now_ms = self.partition.clock.wall_ms()
@@ -768,7 +811,7 @@ class QuickLane:
         one.connection = connection
         one.frame_start = start + _FRAME_START
         one.frame_end = start + count
-        one.answer = one.error = None
+        one.answer = one.error = one.several = None
         one.is_made = False
         self.gathering.waiting.append(one)
         return one

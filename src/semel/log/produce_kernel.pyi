@@ -41,7 +41,14 @@ class LogEnd:
     def note_written(self, segment: SegmentEnd, leader_epoch: int, base_offset: int) -> None: ...
 
 class OrdinaryProduce:
-    def __init__(self, prefix: bytes, has_compact_length: bool, suffix_bytes: int, config: TopicConfig) -> None: ...
+    def __init__(
+        self,
+        prefix: bytes,
+        has_compact_length: bool,
+        suffix_bytes: int,
+        config: TopicConfig,
+        is_in_transaction: Callable[[int, int], bool] | None = None,
+    ) -> None: ...
     def append(self, log: LogEnd, frame: memoryview, leader_epoch: int, now_ms: int) -> int: ...
 
 class Reply:
@@ -53,7 +60,9 @@ class Gathering:
 
 class Gathered:
     is_made: bool
+    several: Any
     def made(self) -> bytes | None: ...
+    def answer_or_longer_way(self) -> bytes | None: ...
 
 class QuickLane:
     def __init__(
@@ -62,7 +71,6 @@ class QuickLane:
         ordinary: OrdinaryProduce,
         reply: Reply,
         partition: object,
-        authorise: Callable[..., bool] | None,
-        permission: tuple[object, ...],
+        may_write: Callable[[str], bool] | None,
     ) -> None: ...
     def gather(self, connection: object, buffer: memoryview, start: int, count: int) -> Gathered | None: ...

@@ -206,7 +206,11 @@ class Producers:
         """Puts a data batch's draft in place, after the batch was written."""
         self.live_rows[draft.producer_id] = draft.row
         if draft.began != NO_OFFSET:
-            self._open[draft.producer_id] = draft.began
+            self.begin_transaction(draft.producer_id, draft.began)
+
+    def begin_transaction(self, producer_id: ProducerId, first_offset: Offset) -> None:
+        """Its row says so already."""
+        self._open[producer_id] = first_offset
 
     def apply_marker(self, draft: Draft, marker_offset: Offset, aborted: bool) -> EndedTransaction | None:
         """Puts a marker's draft in place; returns the transaction that it ended, if any data of it is here."""

@@ -250,6 +250,10 @@ class ServedConnection(Receiving):
         self._take(answer, 0)
         return None
 
+    def send_in_turn(self, answer: bytes | None) -> None:
+        if answer is not None:
+            self._take([answer], 0)
+
     def _serve(self, frame: memoryview, budget_bytes: int) -> bool:
         """Whether the bytes of the request are still needed when this returns."""
         return self._take(self._answer_to(frame), budget_bytes)

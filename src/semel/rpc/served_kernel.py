@@ -14,6 +14,9 @@ compiled: bool = cython.compiled
 # A request that waits in the shared buffer takes so many bytes of it or a multiple; not a power of two, or the first
 # bytes of all of them would have the same few places in the processor's cache.
 _PLACE_BYTES = cython.declare(cython.Py_ssize_t, 1024 + 64)
+_LENGTH_BYTES = cython.declare(cython.Py_ssize_t, 4)
+# Requests of one read that are answered together; what comes behind them has its turn after others.
+_MOST_TOGETHER = cython.declare(cython.Py_ssize_t, 64)
 
 
 @cython.final
@@ -70,6 +73,40 @@ class SharedBuffer:
         return None
 
 
+@cython.final
+@cython.cclass
+class Several:
+    """The later answers to requests that came in one read, as one."""
+
+    connection: object
+    answers: list
+    answer: object
+    is_made = cython.declare(cython.bint, visibility="readonly")
+
+    def __init__(self, connection: object, answers: list) -> None:
+        self.connection = connection
+        self.answers = answers
+        self.answer = None
+        self.is_made = False
+        for one in answers:
+            one.several = self
+
+    def made(self) -> bytes | None:
+        if not self.is_made:
+            parts: list = [one.made() for one in self.answers]
+            if not self.is_made:  # else one of them went the longer way
+                self.is_made = True
+                self.answer = b"".join(parts)
+        return self.answer
+
+    def send_in_turn(self) -> None:
+        """Some can only be answered the longer way, perhaps not at once: those behind them wait for that."""
+        if not self.is_made:
+            self.is_made = True
+            for one in self.answers:
+                self.connection.send_in_turn(one.answer_or_longer_way())
+
+
 @cython.cclass
 class Receiving:
     """Asks the lane of a connection first. Whatever it does not answer goes the longer way."""
@@ -94,6 +131,7 @@ class Receiving:
     def received(self, count: cython.Py_ssize_t) -> object:
         shared: SharedBuffer = self._shared
         start: cython.Py_ssize_t = shared.start
+        taken: cython.Py_ssize_t = 0
         self.was_active = True
         if (
             self.lane is not None
@@ -101,17 +139,48 @@ class Receiving:
             and not self._held
             and not self._outstanding
             and not self.link.unsent_bytes
-            and count <= self._most_bytes
         ):
+            answers: list = []
             try:
-                answer = self.lane(self, shared.buffer, start, count)
+                answer = self.lane(self, shared.buffer, start, count) if count <= self._most_bytes else None
+                if answer is None:
+                    taken = self.gather(answers, start, count)
+                    if taken == count:
+                        answer = Several(self, answers)
             except Exception as error:
+                self.send_made(answers)
                 self.not_served(error)
                 return None
             if answer is not None:
                 shared.keep(answer, count)
                 return answer
+            self.send_made(answers)
         shared.settle()
         if self._frame is None:
-            shared.move_to_front(start, count)
-        return self._received(count)
+            shared.move_to_front(start + taken, count - taken)
+        return self._received(count - taken)
+
+    @cython.cfunc
+    def gather(self, answers: list, start: cython.Py_ssize_t, count: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Asks for answers to the first of several requests, as long as there are any; how many bytes these are."""
+        buffer: memoryview = self._shared.buffer
+        at: cython.Py_ssize_t = start
+        end: cython.Py_ssize_t = start + count
+        size: cython.Py_ssize_t
+        while end - at > _LENGTH_BYTES and len(answers) < _MOST_TOGETHER and self.lane is not None:
+            size = _LENGTH_BYTES + int.from_bytes(buffer[at : at + _LENGTH_BYTES], "big")
+            if size > end - at or size > self._most_bytes or size == count:  # it was asked for that one
+                break
+            answer = self.lane(self, buffer, at, size)
+            if answer is None:
+                break
+            answers.append(answer)
+            at += size
+        return at - start
+
+    @cython.cfunc
+    def send_made(self, answers: list) -> object:
+        """Before anything else is done for this connection, and while their requests are where they were read."""
+        if answers:
+            self.send_in_turn(Several(self, answers).made())
+        return None

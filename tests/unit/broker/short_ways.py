@@ -6,6 +6,11 @@ from typing import Any
 
 import pytest
 
+from semel.broker import produce_lanes
+from semel.broker.produce_lanes import ProduceLanes
+from semel.log.produce_kernel import Gathered, QuickLane
+from semel.rpc.served import ServedConnection
+
 
 class Counted:
     """How many requests went the short way, how many of them in one call, and how many tried."""
@@ -31,4 +36,25 @@ def counted(monkeypatch: pytest.MonkeyPatch, lanes: type[Any]) -> Counted:
         return answer
 
     monkeypatch.setattr(lanes, "serve", counting)
+    return found
+
+
+def counted_produces(monkeypatch: pytest.MonkeyPatch) -> Counted:
+    """Of produce requests, also those that a quick lane is asked for."""
+    found = counted(monkeypatch, ProduceLanes)
+    last: list[Gathered | None] = [None]
+
+    class CountedLane:
+        def __init__(self, *what: Any) -> None:
+            self._lane = QuickLane(*what)
+
+        def gather(self, connection: ServedConnection, buffer: memoryview, start: int, count: int) -> Gathered | None:
+            answer = self._lane.gather(connection, buffer, start, count) if found.is_open else None
+            is_another = answer is not None and answer is not last[0]  # else one lane has it from another
+            found.served += is_another
+            found.quickly += is_another
+            last[0] = answer
+            return answer
+
+    monkeypatch.setattr(produce_lanes, "QuickLane", CountedLane)
     return found

@@ -7,14 +7,11 @@ from typing import Any
 
 import pytest
 from broker_harness import NOW_MS, Node, RawClient, batch_of, produce_request, simulated
-from short_ways import Counted, counted
+from short_ways import Counted, counted_produces
 
-from semel.broker import produce_lanes
 from semel.broker.authoriser import AllowAll, Operation
-from semel.broker.produce_lanes import ProduceLanes
-from semel.log.produce_kernel import Gathered, QuickLane
 from semel.records.compression import Codec
-from semel.rpc.served import ServedConnection
+from semel.sim import link
 from semel.wire.errors import ErrorCode
 from semel.wire.frame import request_bytes
 from semel.wire.spec.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -28,23 +25,7 @@ from semel.wire.spec.produce import PartitionProduceData, ProduceRequest, TopicP
 
 @pytest.fixture
 def short_way(monkeypatch: pytest.MonkeyPatch) -> Counted:
-    found = counted(monkeypatch, ProduceLanes)
-    last: list[Gathered | None] = [None]
-
-    class CountedLane:
-        def __init__(self, *what: Any) -> None:
-            self._lane = QuickLane(*what)
-
-        def gather(self, connection: ServedConnection, buffer: memoryview, start: int, count: int) -> Gathered | None:
-            answer = self._lane.gather(connection, buffer, start, count) if found.is_open else None
-            is_another = answer is not None and answer is not last[0]  # else one lane has it from another
-            found.served += is_another
-            found.quickly += is_another
-            last[0] = answer
-            return answer
-
-    monkeypatch.setattr(produce_lanes, "QuickLane", CountedLane)
-    return found
+    return counted_produces(monkeypatch)
 
 
 async def alter(client: RawClient, topic: str, name: str, value: str) -> None:
@@ -126,6 +107,69 @@ async def test_a_connection_goes_from_one_quick_lane_to_another(node: Node, shor
     assert [node.broker.topics.partition("t", index).log.end_offset for index in range(3)] == [4, 7, 4]
     assert short_way.served == 12
     assert short_way.quickly > 5  # what does not come in pieces; three are of the same partition as the one before
+
+
+@pytest.fixture
+def whole_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "WHOLE_CHUNK_CHANCE", 1)
+
+
+@pytest.mark.usefixtures("whole_chunks")
+@simulated(settings={"log.flush.interval.messages": "9223372036854775807"})
+async def test_requests_that_come_together_are_written_together(node: Node, short_way: Counted) -> None:
+    client = await node.client()
+    await client.create_topic("t", 3)
+    producer_id = await client.producer_id()
+    for sequence in range(2):
+        for partition in range(3):
+            batch = batch_of(b".", producer_id=producer_id, sequence=sequence)
+            assert (await client.produce("t", batch, partition=partition)).error_code == 0
+    calls_before, quickly_before = len(node.disk.log), short_way.quickly
+    requests = [
+        request_bytes(
+            produce_request("t", batch_of(b".", producer_id=producer_id, sequence=sequence), partition=partition),
+            12,
+            10 * sequence + partition,
+            "raw",
+        )
+        for sequence in range(2, 6)
+        for partition in range(3)
+    ]
+    client.link.send([b"".join(requests)])
+    await asyncio.sleep(1)
+    assert short_way.quickly - quickly_before == 12
+    ids = [int.from_bytes(frame[:4]) for frame in client.frames]
+    assert ids == [10 * sequence + partition for sequence in range(2, 6) for partition in range(3)]
+    writes = [call for call in list(node.disk.log)[calls_before:] if call.kind == "write"]
+    assert len(writes) == 3
+    assert [node.broker.topics.partition("t", index).log.end_offset for index in range(3)] == [6] * 3
+
+
+@pytest.mark.usefixtures("whole_chunks")
+@simulated(settings={"log.flush.interval.messages": "9223372036854775807"})
+async def test_of_those_that_come_together_each_is_told_what_the_disk_refused(node: Node, short_way: Counted) -> None:
+    client = await node.client()
+    await client.create_topic("t", 2)
+    for partition in (0, 1, 0, 1):
+        await client.produce("t", batch_of(b"before"), partition=partition)
+    before = short_way.quickly
+    requests = [
+        request_bytes(produce_request("t", batch_of(b"more"), partition=number % 2), 12, number, "raw")
+        for number in range(10)
+    ]
+    node.disk.fill_after(0)
+    client.link.send([b"".join(requests)])
+    await asyncio.sleep(1)
+    assert short_way.quickly == before + 10
+    refused = ErrorCode.KAFKA_STORAGE_ERROR.to_bytes(2)
+    assert [(int.from_bytes(frame[:4]), refused in frame) for frame in client.frames] == [
+        (number, True) for number in range(10)
+    ]
+    node.disk.mend()
+    client.link.send([b"".join(requests)])
+    await asyncio.sleep(1)
+    assert len(client.frames) == 20
+    assert [node.broker.topics.partition("t", index).log.end_offset for index in range(2)] == [7, 7]
 
 
 @simulated()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from random import Random
 
 import pytest
@@ -11,17 +12,21 @@ from plain_kernels import plain
 from semel.host.api import LaterReply, made
 from semel.rpc import served_kernel
 from semel.rpc.served import ServedConnection
+from semel.rpc.served_kernel import Several
 
 PLAIN = plain("served_kernel", "rpc")
 KERNELS = [PLAIN, served_kernel] if served_kernel.compiled else [PLAIN]
 
 
 class Gathered:
-    def __init__(self, lane: Lane, request: memoryview) -> None:
+    def __init__(self, lane: Lane, connection: ServedConnection, request: memoryview) -> None:
         self.is_made = False
+        self.several: Several | None = None
+        self.is_bad = bytes(request[4:13]) == b"quick bad"
         self._lane = lane
+        self._connection = connection
         self._request = request
-        self._answer = b""
+        self._answer: bytes | None = None
 
     def made(self) -> bytes | None:
         if not self.is_made:
@@ -31,12 +36,19 @@ class Gathered:
     def settle(self) -> None:
         """Answers with what the request is by now, in its place."""
         self.is_made = True
-        self._answer = framed(bytes(self._request[4:]))
-        self._lane.bench.dispatch.seen.append(b"settled: " + bytes(self._request[4:]))
+        if not self.is_bad:
+            self._answer = framed(bytes(self._request[4:]))
+            self._lane.bench.dispatch.seen.append(b"settled: " + bytes(self._request[4:]))
+
+    def answer_or_longer_way(self) -> bytes | None:
+        if self.is_bad:
+            self._answer = self._connection.serve_alone(self._request[4:])
+        return self._answer
 
 
 class Lane:
-    """Answers whole requests that begin with "quick", together."""
+    """Answers whole requests that begin with "quick", together; if they are bad, they turn out to be for the longer
+    way."""
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
@@ -46,13 +58,21 @@ class Lane:
         request = buffer[start : start + count]
         if bytes(request[4:9]) != b"quick" or int.from_bytes(request[:4]) != count - 4:
             return None
-        self.waiting.append(Gathered(self, request))
+        if bytes(request[4:14]) == b"quick fail":
+            raise RuntimeError("planted")
+        self.waiting.append(Gathered(self, connection, request))
         return self.waiting[-1]
 
     def settle(self) -> None:
         waiting, self.waiting = self.waiting, []
         for one in waiting:
             one.settle()
+        for one in waiting:
+            if one.is_bad:
+                if one.several is None:
+                    one.answer_or_longer_way()
+                else:
+                    one.several.send_in_turn()
 
 
 def connected(bench: Bench, lane: Lane) -> tuple[FakeLink, ServedConnection]:
@@ -96,6 +116,89 @@ async def test_requests_keep_their_bytes_until_they_are_answered_whatever_comes_
         waiting.append((which, read(connections[which][1], framed(request))))
     end_round()
     assert [link.answers() for link, _ in connections] == expected
+
+
+@pytest.mark.parametrize("seed", range(60))
+async def test_several_requests_of_one_read_are_answered_in_order_however_they_are_cut(seed: int) -> None:
+    random = Random(seed)
+    bench = Bench()
+    lane = Lane(bench)
+    futures = bench.dispatch.later("quick bad late", may_go_on=True)
+    ready = bench.dispatch.ready("quick bad ready")
+    connections = [connected(bench, lane) for _ in range(3)]
+    sent: list[list[bytes]] = []
+    streams = []
+    kinds = ["quick", "quick", "quick bad", "quick bad late", "quick bad ready", "other"]
+    kinds = kinds[: random.choice([2, 3, 4, 5, 6])] + ["quick"] * random.choice([0, 8])
+    for which in range(len(connections)):
+        requests = [
+            body(f"{random.choice(kinds)} {which} {number}", random.choice([25, 25, 25, 1000, 30_000]))
+            for number in range(80)
+        ]
+        sent.append(requests)
+        streams.append(b"".join(map(framed, requests)))
+    at = [0] * len(connections)
+    while any(start < len(stream) for start, stream in zip(at, streams, strict=True)):
+        replies = []
+        for which in random.sample(range(len(connections)), random.randint(1, len(connections))):
+            link, connection = connections[which]
+            if link.is_paused or at[which] >= len(streams[which]):
+                continue
+            count = random.choice([50, 90, 200, 3000, 40_000, 100_000])
+            data = streams[which][at[which] : at[which] + min(count, len(connection.get_buffer()))]
+            at[which] += len(data)
+            replies.append((link, read(connection, data)))
+        for link, later in replies:
+            reply = made(later)
+            if reply is not None:
+                link.send([reply])
+        if random.random() < 0.7:
+            waiting = [future for future in [*futures, *ready] if not future.done()]
+            for future in random.sample(waiting, len(waiting) // 2 + 1 if waiting else 0):
+                future.set_result(None)
+        await asyncio.sleep(0)
+    for future in [*futures, *ready]:
+        if not future.done():
+            future.set_result(None)
+    await asyncio.sleep(0)
+    for requests, (link, _) in zip(sent, connections, strict=True):
+        # Those that wait for a future of their own are answered with nothing.
+        assert link.answers() == [one for one in requests if not one.startswith(b"quick bad late")]
+        assert not link.is_paused
+
+
+async def test_several_requests_are_settled_together_and_their_answers_are_one() -> None:
+    bench = Bench()
+    lane = Lane(bench)
+    (_, first), (_, second) = connected(bench, lane), connected(bench, lane)
+    three = b"".join(framed(body(f"quick {number}")) for number in range(3))
+    replies = [read(first, three), read(second, framed(body("quick 3")))]
+    assert len(lane.waiting) == 4
+    assert [made(reply) for reply in replies] == [three, framed(body("quick 3"))]
+    assert [made(reply) for reply in replies] == [three, framed(body("quick 3"))], "the same when it is asked again"
+
+
+async def test_those_before_one_that_fails_are_answered() -> None:
+    bench = Bench()
+    link, connection = connected(bench, Lane(bench))
+    requests = [body("quick 1"), body("quick bad 2"), body("quick fail"), body("quick 4")]
+    assert made(read(connection, b"".join(map(framed, requests)))) is None
+    assert link.answers() == requests[:2]
+    assert link.is_closed
+    assert len(bench.failures) == 1
+
+
+async def test_no_more_than_so_many_are_served_in_one_turn() -> None:
+    bench = Bench()
+    lane = Lane(bench)
+    link, connection = connected(bench, lane)
+    requests = [body(f"quick {number}") for number in range(200)]
+    made(read(connection, b"".join(map(framed, requests))))
+    assert link.is_paused
+    assert 50 < len(bench.dispatch.seen) < 100
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert link.answers() == requests
 
 
 async def test_what_goes_the_longer_way_begins_when_those_before_it_are_settled() -> None:
