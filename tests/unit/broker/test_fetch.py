@@ -203,6 +203,41 @@ async def test_a_poll_is_tried_when_it_comes_and_once_after_whatever_woke_it(
     assert len(await producer.values("t")) == 3
 
 
+@pytest.mark.parametrize("isolation_level", [0, 1])
+@simulated()
+async def test_a_poll_that_is_woken_looks_at_what_has_changed(
+    node: Node, isolation_level: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, producer = await node.client(), await node.client()
+    await client.create_topic("t", 4)
+    for index in range(4):
+        await producer.produce("t", batch_of(b"before"), partition=index)
+    looked_at = []
+    fetch = Partition.fetch
+
+    def looking(partition: Partition, *args: Any, **options: Any) -> Any:
+        looked_at.append(partition.index)
+        return fetch(partition, *args, **options)
+
+    monkeypatch.setattr(Partition, "fetch", looking)
+    size = len(batch_of(b"a"))
+    places = {("t", index): 1 for index in range(4)}
+    request = fetch_request(places, max_wait_ms=FOREVER, min_bytes=2 * size, isolation_level=isolation_level)
+    answer = client.send(request, 12)
+    await asyncio.sleep(1)
+    assert looked_at == [0, 1, 2, 3]
+    looked_at.clear()
+    await producer.produce("t", batch_of(b"a"), partition=2)
+    await asyncio.sleep(1)
+    assert looked_at == [2]
+    looked_at.clear()
+    await producer.produce("t", batch_of(b"b"), partition=1)
+    response = await asyncio.wait_for(answer, 1)
+    assert looked_at == [0, 1, 2, 3], "it had found something, and given it back"
+    assert [values_in(partition_of(response, "t", index)) for index in range(4)] == [[], [b"b"], [b"a"], []]
+    assert [partition_of(response, "t", index).high_watermark for index in range(4)] == [1, 2, 2, 1]
+
+
 @simulated()
 async def test_a_poll_waits_for_as_many_bytes_as_it_asked_for(node: Node) -> None:
     client, producer = await filled(node), await node.client()

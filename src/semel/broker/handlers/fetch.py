@@ -6,7 +6,7 @@ too little is there it is parked (`parked_fetch.py`) and tried again when one of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 from semel.broker.authoriser import Operation
 from semel.broker.broker import Broker
@@ -53,7 +53,11 @@ class _Fetch:
         self._request = request
         self._context = context
         self._session = session
-        self._results: dict[Key, FetchResponsePartition] = {}
+        self._read_committed = request.isolation_level == _READ_COMMITTED
+        self._partitions: dict[Key, Partition] = {}
+        # What the last try has found, and which ranges are pinned for it.
+        self._found: dict[Key, Fetched | ErrorCode] = {}
+        self._pinned: list[FileRange] = []
         self._size_bytes = 0
         self._must_answer = False
         self.cold: list[Cold] = []
@@ -71,80 +75,86 @@ class _Fetch:
     def read(self, *, warmed: bool = False) -> None:
         """Reads every partition of the session, until the byte limit of the request."""
         self.release()
+        before, self._found = self._found, {}
         left = min(self._request.max_bytes, self._broker.config.int("fetch.max.bytes"))
         for key, wanted in self._session.partitions.items():
-            result = self._read_one(key, wanted, left, warmed)
-            if result is None:
+            found = self._read_one(key, wanted, left, before.get(key), warmed)
+            if found is None:
                 continue
-            self._results[key] = result
-            if result.error_code or result.diverging_epoch is not None:
+            self._found[key] = found
+            if not isinstance(found, Fetched) or found.diverging is not None:
                 self._must_answer = True
-            if isinstance(result.records, FileRange):
-                left -= len(result.records)
-                self._size_bytes += len(result.records)
+            elif isinstance(found.records, FileRange):
+                left -= len(found.records)
+                self._size_bytes += len(found.records)
+                self._pinned.append(found.records)
+            elif found.records is not None:
+                self.cold.append(found.records)
 
     def _read_one(
-        self, key: Key, wanted: FetchRequestPartition, left_bytes: int, warmed: bool
-    ) -> FetchResponsePartition | None:
-        """None: there is nothing new, as in most partitions of a session."""
+        self,
+        key: Key,
+        wanted: FetchRequestPartition,
+        left_bytes: int,
+        before: Fetched | ErrorCode | None,
+        warmed: bool,
+    ) -> Fetched | ErrorCode | None:
+        """None: there is nothing new, as in most partitions of a session. `before`: what the last try has found."""
         try:
             partition = self._partition(key)
+            if isinstance(before, Fetched) and _is_still_at_end(before, partition.log):
+                return before
             partition.check_epoch(wanted.current_leader_epoch)
             if self._knows_all(key, wanted, partition.log):
                 return None
-            fetched = partition.fetch(
+            return partition.fetch(
                 wanted.fetch_offset,
                 min(wanted.partition_max_bytes, max(left_bytes, 0)),
-                read_committed=self._request.isolation_level == _READ_COMMITTED,
+                read_committed=self._read_committed,
                 at_least_one=self._size_bytes == 0,
                 last_fetched_epoch=wanted.last_fetched_epoch,
                 warmed=warmed,
             )
         except Refused as refusal:
-            return self._refused(key, refusal.code)
+            return refusal.code
         except CorruptSegment as damage:
             self._broker.report_damage(damage)
-            return self._refused(key, ErrorCode.CORRUPT_MESSAGE)
-        if isinstance(fetched.records, Cold):
-            self.cold.append(fetched.records)
-        return _result(wanted.partition, fetched)
+            return ErrorCode.CORRUPT_MESSAGE
 
     def _knows_all(self, key: Key, wanted: FetchRequestPartition, log: Log) -> bool:
         """Whether the reader is at the end, and was told in this session what else there is to tell."""
         told = self._session.told.get(key)
         if told is None or not self._session.session_id or wanted.last_fetched_epoch != NO_EPOCH:
             return False
-        read_committed = self._request.isolation_level == _READ_COMMITTED
         return (
-            wanted.fetch_offset == (log.last_stable_offset if read_committed else log.high_watermark)
+            wanted.fetch_offset == (log.last_stable_offset if self._read_committed else log.high_watermark)
             and told.high_watermark == log.high_watermark
             and told.log_start_offset == log.start_offset
             and not told.had_error
         )
 
-    def _refused(self, key: Key, code: ErrorCode) -> FetchResponsePartition:
-        return FetchResponsePartition(partition_index=key[1], error_code=code, high_watermark=-1, records=b"")
-
     def _partition(self, key: Key) -> Partition:
+        """One that was found is asked for again when it is closed: its topic may have been made anew."""
+        known = self._partitions.get(key)
+        if known is not None and not known.is_closed:
+            return known
         topic, index = key
         if isinstance(topic, bytes):
             topic = self._broker.topics.topic_of_id(topic).name
         self._context.authorise_topic(Operation.READ, topic)
-        return self._broker.topics.partition(topic, index)
+        found = self._partitions[key] = self._broker.topics.partition(topic, index)
+        return found
 
-    def watched(self) -> Iterator[Partition]:
-        """Those whose news this fetch waits for."""
-        for key in self._session.partitions:
-            try:
-                yield self._partition(key)
-            except Refused:
-                continue
+    def watched(self) -> Iterable[Partition]:
+        """Those whose news this fetch waits for, after a try."""
+        return self._partitions.values()
 
     def release(self) -> None:
-        for result in self._results.values():
-            if isinstance(result.records, FileRange):
-                result.records.release()
-        self._results = {}
+        """What was found is given back; that there was nothing at all is remembered."""
+        if self._pinned:
+            for found in self._pinned:
+                found.release()
+            self._pinned, self._found = [], {}
         self._size_bytes = 0
         self._must_answer = False
         self.cold = []
@@ -152,9 +162,8 @@ class _Fetch:
     def response(self) -> FetchResponse:
         session = self._session
         topics: dict[str | bytes, list[FetchResponsePartition]] = {}
-        for key, result in self._results.items():
-            if isinstance(result.records, Cold):
-                result.records = b""
+        for key, found in self._found.items():
+            result = _result(key[1], found)
             if not session.session_id or self._is_news(key, result):
                 topics.setdefault(key[0], []).append(result)
             if session.session_id and result.records:
@@ -177,14 +186,26 @@ class _Fetch:
         return told != now or now.had_error or bool(result.records) or result.diverging_epoch is not None
 
 
-def _result(index: int, fetched: Fetched) -> FetchResponsePartition:
+def _is_still_at_end(before: Fetched, log: Log) -> bool:
+    """Whether a reader who has found nothing would find nothing again. What is stable moves with the high watermark."""
+    return (
+        before.records is None
+        and before.diverging is None
+        and before.high_watermark == log.high_watermark
+        and before.log_start_offset == log.start_offset
+    )
+
+
+def _result(index: int, fetched: Fetched | ErrorCode) -> FetchResponsePartition:
+    if not isinstance(fetched, Fetched):
+        return FetchResponsePartition(partition_index=index, error_code=fetched, high_watermark=-1, records=b"")
     result = FetchResponsePartition(
         partition_index=index,
         high_watermark=fetched.high_watermark,
         last_stable_offset=fetched.last_stable_offset,
         log_start_offset=fetched.log_start_offset,
         aborted_transactions=None,
-        records=b"" if fetched.records is None else fetched.records,
+        records=fetched.records if isinstance(fetched.records, FileRange) else b"",
     )
     if fetched.aborted is not None:
         result.aborted_transactions = [
