@@ -429,14 +429,19 @@ class PlainPartition:
     def tell_appended(self) -> None:
         self.told += 1
 
+    def when_committed(self, last_offset: int) -> str | None:
+        return None if last_offset < self.log.high_watermark else f"committed up to {last_offset}"
+
 
 class Sender:
     """The connection that a request came by."""
 
     principal = "User:a"
+    has_outstanding = False
 
     def __init__(self) -> None:
         self.lane: Any = None
+        self.waiting: list[tuple[list[Any], bytes]] = []
         self.longer: list[bytes] = []
         self.not_served_for: list[BaseException] = []
         self.not_served = self.not_served_for.append
@@ -445,12 +450,23 @@ class Sender:
         self.longer.append(bytes(frame))
         return b"in other words"
 
+    def answer_when(self, commits: list[Any], answer: bytes) -> bytes | None:
+        if not commits:
+            return answer
+        self.waiting.append((commits, answer))
+        return None
+
 
 class Lane:
     """A quick lane of one kernel, with all that it reaches."""
 
     def __init__(
-        self, kernel: Any, ordinary: Any, producers: Producers | None = None, other: Lane | None = None
+        self,
+        kernel: Any,
+        ordinary: Any,
+        producers: Producers | None = None,
+        other: Lane | None = None,
+        waits: bool = False,
     ) -> None:
         """Beside another: with the same log, if it is not for producers of its own."""
         shares_log = other is not None and producers is None
@@ -463,7 +479,8 @@ class Lane:
         self.is_allowed = True
         self.asked: list[Any] = []
         reply = kernel.Reply(bytes(40), 8, 16)
-        self._lane = kernel.QuickLane(self.gathering, ordinary, reply, self.partition, self._may_write)
+        self.partition.flushes_in_turns |= waits
+        self._lane = kernel.QuickLane(self.gathering, ordinary, reply, self.partition, self._may_write, waits)
 
     def _may_write(self, principal: str) -> bool:
         self.asked.append(principal)
@@ -494,6 +511,42 @@ def sent_frame(correlation_id: int = 7, batch: bytearray | None = None, partitio
 
 def answer_of(correlation_id: int, base_offset: int) -> bytes:
     return bytes(4) + correlation_id.to_bytes(4) + base_offset.to_bytes(8) + (3).to_bytes(8) + bytes(16)
+
+
+def test_an_answer_that_waits_for_a_flush_is_left_to_its_connection() -> None:
+    for kernel, ordinary in zip(KERNELS, makers(9), strict=True):
+        lane = Lane(kernel, ordinary, waits=True)
+        lane.sender.has_outstanding = True
+        assert [lane.answer(sent_frame(number)) for number in range(2)] == [None, None]
+        assert lane.world.log.high_watermark == 0
+        assert lane.partition.told == 2
+        expected = [([f"committed up to {number}"], answer_of(number, number)) for number in range(2)]
+        assert lane.sender.waiting == expected
+        lane.world.log.high_watermark = 10
+        assert lane.answer(sent_frame(2)) == answer_of(2, 2), "what others have flushed already waits for nothing"
+
+
+def test_one_that_waits_for_nothing_does_not_overtake_those_that_do() -> None:
+    for lane in lanes():
+        lane.sender.has_outstanding = True
+        assert lane.answer(sent_frame()) is None
+        assert lane.world.written == []
+
+
+def test_those_of_one_read_wait_for_the_last_of_each_log() -> None:
+    for kernel, ordinary in zip(KERNELS, makers(9), strict=True):
+        first = Lane(kernel, ordinary, waits=True)
+        ways = [first, Lane(kernel, ordinary, Producers(), first, waits=True), Lane(kernel, ordinary, other=first)]
+        for lane in ways[:2]:
+            lane.gather(sent_frame()).made()  # nothing is gathered behind the first of a segment
+        together = [ways[number % 3].gather(sent_frame(number), 500 * number) for number in range(7)]
+        told: list[Any] = []
+        for one in together:
+            one.several = told
+        together[0].made()
+        assert together[0].commits_of(together) == ["committed up to 5", "committed up to 2"]
+        assert together[2].commits_of([together[2]]) == [], "the leader alone is asked"
+        assert told == []
 
 
 def test_a_quick_lane_answers_and_the_log_may_be_read_that_far() -> None:
@@ -550,8 +603,6 @@ def test_a_quick_lane_gives_what_is_for_another_lane_to_that_one() -> None:
     for kernel, mine, others in zip(KERNELS, makers(9), makers(9, partition=4), strict=True):
         lane = Lane(kernel, mine)
         other = Lane(kernel, others, Producers(), lane)
-        assert lane.gather(sent_frame(partition=4)) is None
-        lane.lanes[prefix_of(9, partition=4)[8:]] = SimpleNamespace(quick=None)
         assert lane.gather(sent_frame(partition=4)) is None
         lane.lanes[prefix_of(9, partition=4)[8:]] = SimpleNamespace(quick=other._lane.gather)
         lane.lanes[prefix_of(9)[8:]] = SimpleNamespace(quick=lane._lane.gather)

@@ -4,7 +4,7 @@ The long way (`router`, `handlers/produce`) serves the first request of its kind
 some respect: what a client did wrong is never judged here. Authorisation is asked for each request as there, and the
 coordinator, if it is part of a transaction; a lane ends with its partition, and with the settings it was made for. The
 lane that a connection used last answers the next request like it in one call (`QuickLane`), or gives it to the lane
-that does, unless the answer waits for a flush; those of one round over the connections are written together.
+that does; those of one round over the connections are written together.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ class _Lane:
         ordinary: OrdinaryProduce,
         answers: _Answers,
         waits: bool,
+        quick: Callable[[ServedConnection, memoryview, int, int], Gathered | None],
     ) -> None:
         self.partition = partition
         self.transactional_id = transactional_id
@@ -63,8 +64,7 @@ class _Lane:
         self.ordinary = ordinary
         self.answers = answers
         self.waits = waits
-        # Serves them in one call, where an answer does not wait for a flush.
-        self.quick: Callable[[ServedConnection, memoryview, int, int], Gathered | None] | None = None
+        self.quick = quick  # serves them in one call
 
 
 class _Answers:
@@ -183,11 +183,11 @@ class ProduceLanes:
         ordinary = OrdinaryProduce(prefix, is_flexible, suffix_bytes, config, is_in_transaction)
         if len(self._lanes) >= _MOST_LANES:
             self._lanes.clear()
-        waits = request.acks == _ACKS_ALL
-        lane = self._lanes[key] = _Lane(partition, transactional_id, ordinary, _Answers(request, version), waits)
-        if not (waits and config.flush_messages == 1):
-            may_write = None if type(self._authoriser) is AllowAll else self._may_write(transactional_id, name)
-            lane.quick = QuickLane(self._gathering, ordinary, lane.answers.success, partition, may_write).gather
+        waits = request.acks == _ACKS_ALL and config.flush_messages == 1
+        answers = _Answers(request, version)
+        may_write = None if type(self._authoriser) is AllowAll else self._may_write(transactional_id, name)
+        quick = QuickLane(self._gathering, ordinary, answers.success, partition, may_write, waits).gather
+        self._lanes[key] = _Lane(partition, transactional_id, ordinary, answers, waits, quick)
 
     def _may_write(self, transactional_id: str | None, topic: str) -> Callable[[str], bool]:
         def may_write(principal: str) -> bool:

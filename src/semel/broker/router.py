@@ -19,7 +19,7 @@ from semel.broker.fetch_lanes import FetchLanes
 from semel.broker.handlers import HANDLERS
 from semel.broker.produce_lanes import ProduceLanes
 from semel.rpc.begun import Begun
-from semel.rpc.served import Answer, CloseConnection, Later, Parts, Promised, Ready, ServedConnection
+from semel.rpc.served import Answer, CloseConnection, Later, Parts, Promised, Ready, ServedConnection, all_of
 from semel.wire.apis import API, request_class
 from semel.wire.codec import decoder
 from semel.wire.errors import ErrorCode, WireError
@@ -106,7 +106,7 @@ class Router:
         if result is None:
             return None
         if isinstance(result, Committing):
-            return Ready(_parts(header.correlation_id, result.response, version), _all_of(result.waits_for))
+            return Ready(_parts(header.correlation_id, result.response, version), all_of(result.waits_for))
         if isinstance(result, Parked):
             return self._parked(result, header.correlation_id, version)
         begun = Begun(result)
@@ -134,11 +134,6 @@ class Router:
         later.future.add_done_callback(lambda _: parked.leave())
         parked.begin(lambda response: later.keep(_parts(correlation_id, response, version)), later.fail)
         return later
-
-
-def _all_of(commits: list[asyncio.Future[None]]) -> asyncio.Future[Any]:
-    """One that fails closes the connection: the client retries."""
-    return commits[0] if len(commits) == 1 else asyncio.gather(*commits)
 
 
 def _parts(correlation_id: int, response: Response, version: int) -> Parts:

@@ -633,14 +633,14 @@ class Gathering:
 
     def __init__(self, lanes: dict) -> None:
         """`lanes`: by the bytes of a request after its correlation id and before its records; `quick` of one is a
-        quick lane's `gather`, or None."""
+        quick lane's `gather`."""
         self.lanes = lanes
         self.waiting = []
 
     @cython.cfunc
     def settle(self) -> object:
-        """Writes them, one call for each log; makes the answers; then tells those that want to know, and leaves what
-        could not be written to the longer way."""
+        """Writes them, one call for each log; makes the answers; then tells those that want to know, has answers wait
+        for their flush, and leaves what could not be written to the longer way."""
         waiting: list = self.waiting
         first_of_logs: list = []
         one: Gathered
@@ -656,11 +656,15 @@ class Gathering:
             lane = one.lane
             lane.tell(one)
         for one in waiting:
-            if not one.is_written:
-                if one.several is None:
-                    one.go_the_longer_way()
-                else:
+            if one.several is not None:
+                if not one.is_written:
                     one.several.send_in_turn()
+            elif not one.is_written:
+                one.go_the_longer_way()
+            else:
+                lane = one.lane
+                if lane.waits:
+                    one.answer = one.connection.answer_when(one.commits_of([one]), one.answer)
         return None
 
 
@@ -713,6 +717,18 @@ class Gathered:
             self.gathering.settle()
         return self.answer
 
+    def commits_of(self, answers: list) -> list:
+        """What has to be done before the answers to these, which came in one read, may leave."""
+        one: Gathered
+        lane: QuickLane
+        last_offsets: dict = {}
+        for one in answers:
+            lane = one.lane
+            if lane.waits and one.is_written:
+                last_offsets[lane.partition] = one.last_offset
+        commits: list = [partition.when_committed(last_offset) for partition, last_offset in last_offsets.items()]
+        return [commit for commit in commits if commit is not None]
+
     def answer_or_longer_way(self) -> bytes | None:
         """The answer of one that is made; if it was not written, what the longer way has to say at once."""
         if not self.is_written:
@@ -739,8 +755,8 @@ class Gathered:
 @cython.final
 @cython.cclass
 class QuickLane:
-    """Ordinary produce requests from their bytes to their answers. For a partition where an answer waits for nothing
-    but the write: who may write, and who is told of it, are asked for each, as on the longer way."""
+    """Ordinary produce requests from their bytes to their answers. Who may write, and who is told of it, are asked for
+    each, as on the longer way."""
 
     gathering: Gathering
     ordinary: OrdinaryProduce
@@ -749,6 +765,7 @@ class QuickLane:
     partition: object
     log: LogEnd
     may_write: object
+    waits: cython.bint
     always_tells: cython.bint
     buffer: memoryview
     data: cython.uchar[::1]
@@ -760,8 +777,10 @@ class QuickLane:
         reply: Reply,
         partition: object,
         may_write: object,
+        waits: cython.bint,
     ) -> None:
-        """`may_write(principal)`, or None: all may. A partition of `replication` has what it needs."""
+        """`may_write(principal)`, or None: all may. `waits`: for a flush, before it answers. A partition of
+        `replication` has what it needs."""
         self.gathering = gathering
         self.ordinary = ordinary
         self.reply = reply
@@ -769,6 +788,7 @@ class QuickLane:
         self.key = ordinary.prefix[_CORRELATION_END:]
         self.log = partition.log
         self.may_write = may_write
+        self.waits = waits
         self.always_tells = partition.flushes_in_turns
         self.buffer = memoryview(b"")
 
@@ -776,8 +796,9 @@ class QuickLane:
         self, connection: object, buffer: memoryview, start: cython.Py_ssize_t, count: cython.Py_ssize_t
     ) -> Gathered | None:
         """A promise to answer `count` bytes of the buffer, if they are one whole frame, which stays there until then.
-        None: nothing was done. The connection has a `principal` and a `lane`, may be told that a request is
-        `not_served`, and can `serve_alone` what turned out to be for the longer way."""
+        None: nothing was done. The connection has a `principal` and a `lane`, tells what it `has_outstanding`, can
+        `answer_when` something is done, may be told that a request is `not_served`, and can `serve_alone` what turned
+        out to be for the longer way."""
         data: cython.p_uchar
         if buffer is not self.buffer:  # it is the same one, always, and need not be asked for its memory each time
             self.data = buffer
@@ -789,6 +810,8 @@ class QuickLane:
         if count < _FRAME_START + _CORRELATION_END or start < 0 or count > len(self.data) - start:
             return None
         if _number(data, start, 4) != count - _FRAME_START or self.partition.is_closed:
+            return None
+        if not self.waits and connection.has_outstanding:
             return None
         if self.may_write is not None and not self.may_write(connection.principal):
             return None
@@ -827,7 +850,7 @@ class QuickLane:
         if key == self.key:  # it is not ordinary
             return None
         lane = self.gathering.lanes.get(key)
-        if lane is None or lane.quick is None:
+        if lane is None:
             return None
         connection.lane = lane.quick
         return connection.lane(connection, buffer, start, count)

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from semel.host.api import FileRange, Link, Part
 from semel.rpc.served_kernel import Receiving
@@ -59,11 +59,15 @@ class Ready(Later):
 
     __slots__ = ("parts",)
 
-    def __init__(self, parts: Parts, leave: asyncio.Future[None]) -> None:
+    def __init__(self, parts: Parts, leave: asyncio.Future[Any]) -> None:
         self.future = leave
         self.may_go_on = True
         self.holds_request = False
         self.parts = parts
+
+
+def all_of(commits: list[asyncio.Future[None]]) -> asyncio.Future[Any]:
+    return commits[0] if len(commits) == 1 else asyncio.gather(*commits)
 
 
 class Promised(Later):
@@ -250,9 +254,16 @@ class ServedConnection(Receiving):
         self._take(answer, 0)
         return None
 
-    def send_in_turn(self, answer: bytes | None) -> None:
+    def answer_when(self, commits: list[asyncio.Future[None]], answer: bytes) -> bytes | None:
+        """An answer that is to be sent at once is returned; any other is sent in its turn."""
+        if not commits and not self._outstanding:
+            return answer
+        self.send_in_turn(commits, answer)
+        return None
+
+    def send_in_turn(self, commits: list[asyncio.Future[None]], answer: bytes | None) -> None:
         if answer is not None:
-            self._take([answer], 0)
+            self._take(Ready([answer], all_of(commits)) if commits else [answer], 0)
 
     def _serve(self, frame: memoryview, budget_bytes: int) -> bool:
         """Whether the bytes of the request are still needed when this returns."""

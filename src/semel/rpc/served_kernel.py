@@ -96,7 +96,8 @@ class Several:
             parts: list = [one.made() for one in self.answers]
             if not self.is_made:  # else one of them went the longer way
                 self.is_made = True
-                self.answer = b"".join(parts)
+                commits: list = self.answers[0].commits_of(self.answers)
+                self.answer = self.connection.answer_when(commits, b"".join(parts))
         return self.answer
 
     def send_in_turn(self) -> None:
@@ -104,7 +105,7 @@ class Several:
         if not self.is_made:
             self.is_made = True
             for one in self.answers:
-                self.connection.send_in_turn(one.answer_or_longer_way())
+                self.connection.send_in_turn(one.commits_of([one]), one.answer_or_longer_way())
 
 
 @cython.cclass
@@ -114,7 +115,8 @@ class Receiving:
     # Its `unsent_bytes` count what the peer has not read.
     link = cython.declare(object, visibility="public")
     # `lane(connection, buffer, start, count)` makes a later answer to a whole request in the buffer, or has None: it is
-    # for the longer way. Until that answer is made it is the only one that knows of the request.
+    # for the longer way, as is all that could overtake what `has_outstanding`. Until that answer is made it is the only
+    # one that knows of the request.
     lane = cython.declare(object, visibility="public")
     principal = cython.declare(str, visibility="public")
     was_active = cython.declare(cython.bint, visibility="public")
@@ -125,6 +127,10 @@ class Receiving:
     _outstanding = cython.declare(object, visibility="public")
     _most_bytes = cython.declare(cython.Py_ssize_t, visibility="public")
 
+    @property
+    def has_outstanding(self) -> bool:
+        return bool(self._outstanding)
+
     def get_buffer(self) -> memoryview:
         return self._shared.free() if self._frame is None else self._rest_of_frame()
 
@@ -133,13 +139,7 @@ class Receiving:
         start: cython.Py_ssize_t = shared.start
         taken: cython.Py_ssize_t = 0
         self.was_active = True
-        if (
-            self.lane is not None
-            and self._frame is None
-            and not self._held
-            and not self._outstanding
-            and not self.link.unsent_bytes
-        ):
+        if self.lane is not None and self._frame is None and not self._held and not self.link.unsent_bytes:
             answers: list = []
             try:
                 answer = self.lane(self, shared.buffer, start, count) if count <= self._most_bytes else None
@@ -182,5 +182,5 @@ class Receiving:
     def send_made(self, answers: list) -> object:
         """Before anything else is done for this connection, and while their requests are where they were read."""
         if answers:
-            self.send_in_turn(Several(self, answers).made())
+            self.send_in_turn([], Several(self, answers).made())
         return None

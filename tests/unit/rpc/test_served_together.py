@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import accumulate
 from random import Random
 
 import pytest
-from fake_links import Bench, FakeLink, body, framed
+from fake_links import Bench, FakeLink, body, framed, turn
 
 from plain_kernels import plain
 from semel.host.api import LaterReply, made
@@ -23,6 +24,8 @@ class Gathered:
         self.is_made = False
         self.several: Several | None = None
         self.is_bad = bytes(request[4:13]) == b"quick bad"
+        self.waits = bytes(request[4:14]) == b"quick wait"
+        self.is_committed = bytes(request[4:18]) == b"quick wait not"
         self._lane = lane
         self._connection = connection
         self._request = request
@@ -40,6 +43,19 @@ class Gathered:
             self._answer = framed(bytes(self._request[4:]))
             self._lane.bench.dispatch.seen.append(b"settled: " + bytes(self._request[4:]))
 
+    def end(self) -> None:
+        if self.several is not None:
+            if self.is_bad:
+                self.several.send_in_turn()
+        elif self.is_bad:
+            self.answer_or_longer_way()
+        elif self.waits:
+            assert self._answer is not None
+            self._answer = self._connection.answer_when(self.commits_of([self]), self._answer)
+
+    def commits_of(self, answers: list[Gathered]) -> list[asyncio.Future[None]]:
+        return [self._lane.commit() for one in answers if one.waits and not one.is_committed]
+
     def answer_or_longer_way(self) -> bytes | None:
         if self.is_bad:
             self._answer = self._connection.serve_alone(self._request[4:])
@@ -47,12 +63,17 @@ class Gathered:
 
 
 class Lane:
-    """Answers whole requests that begin with "quick", together; if they are bad, they turn out to be for the longer
-    way."""
+    """Answers whole requests that begin with "quick", together; some wait for something more; if they are bad, they
+    turn out to be for the longer way."""
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
         self.waiting: list[Gathered] = []
+        self.commits: list[asyncio.Future[None]] = []
+
+    def commit(self) -> asyncio.Future[None]:
+        self.commits.append(asyncio.get_running_loop().create_future())
+        return self.commits[-1]
 
     def __call__(self, connection: ServedConnection, buffer: memoryview, start: int, count: int) -> LaterReply | None:
         request = buffer[start : start + count]
@@ -60,6 +81,8 @@ class Lane:
             return None
         if bytes(request[4:14]) == b"quick fail":
             raise RuntimeError("planted")
+        if bytes(request[4:14]) != b"quick wait" and connection.has_outstanding:
+            return None
         self.waiting.append(Gathered(self, connection, request))
         return self.waiting[-1]
 
@@ -68,11 +91,7 @@ class Lane:
         for one in waiting:
             one.settle()
         for one in waiting:
-            if one.is_bad:
-                if one.several is None:
-                    one.answer_or_longer_way()
-                else:
-                    one.several.send_in_turn()
+            one.end()
 
 
 def connected(bench: Bench, lane: Lane) -> tuple[FakeLink, ServedConnection]:
@@ -128,8 +147,10 @@ async def test_several_requests_of_one_read_are_answered_in_order_however_they_a
     connections = [connected(bench, lane) for _ in range(3)]
     sent: list[list[bytes]] = []
     streams = []
-    kinds = ["quick", "quick", "quick bad", "quick bad late", "quick bad ready", "other"]
-    kinds = kinds[: random.choice([2, 3, 4, 5, 6])] + ["quick"] * random.choice([0, 8])
+    ends = []
+    kinds = ["quick", "quick wait", "quick bad", "quick bad late", "quick bad ready", "other"]
+    usual = ["quick", "quick wait", "quick wait not"]
+    kinds = kinds[: random.randint(1, 6)] + random.choice([[], [random.choice(usual)] * 8, usual])
     for which in range(len(connections)):
         requests = [
             body(f"{random.choice(kinds)} {which} {number}", random.choice([25, 25, 25, 1000, 30_000]))
@@ -137,6 +158,7 @@ async def test_several_requests_of_one_read_are_answered_in_order_however_they_a
         ]
         sent.append(requests)
         streams.append(b"".join(map(framed, requests)))
+        ends.append([*accumulate(4 + len(request) for request in requests)])
     at = [0] * len(connections)
     while any(start < len(stream) for start, stream in zip(at, streams, strict=True)):
         replies = []
@@ -145,6 +167,8 @@ async def test_several_requests_of_one_read_are_answered_in_order_however_they_a
             if link.is_paused or at[which] >= len(streams[which]):
                 continue
             count = random.choice([50, 90, 200, 3000, 40_000, 100_000])
+            if random.random() < 0.8:  # whole requests
+                count = random.choice([end for end in ends[which] if end > at[which]][:5]) - at[which]
             data = streams[which][at[which] : at[which] + min(count, len(connection.get_buffer()))]
             at[which] += len(data)
             replies.append((link, read(connection, data)))
@@ -153,14 +177,14 @@ async def test_several_requests_of_one_read_are_answered_in_order_however_they_a
             if reply is not None:
                 link.send([reply])
         if random.random() < 0.7:
-            waiting = [future for future in [*futures, *ready] if not future.done()]
+            waiting = [future for future in [*futures, *ready, *lane.commits] if not future.done()]
             for future in random.sample(waiting, len(waiting) // 2 + 1 if waiting else 0):
                 future.set_result(None)
         await asyncio.sleep(0)
-    for future in [*futures, *ready]:
+    for future in [*futures, *ready, *lane.commits]:
         if not future.done():
             future.set_result(None)
-    await asyncio.sleep(0)
+    await turn()
     for requests, (link, _) in zip(sent, connections, strict=True):
         # Those that wait for a future of their own are answered with nothing.
         assert link.answers() == [one for one in requests if not one.startswith(b"quick bad late")]
@@ -176,6 +200,48 @@ async def test_several_requests_are_settled_together_and_their_answers_are_one()
     assert len(lane.waiting) == 4
     assert [made(reply) for reply in replies] == [three, framed(body("quick 3"))]
     assert [made(reply) for reply in replies] == [three, framed(body("quick 3"))], "the same when it is asked again"
+
+
+async def test_several_that_wait_leave_when_the_last_thing_is_done_that_they_wait_for() -> None:
+    bench = Bench()
+    lane = Lane(bench)
+    link, connection = connected(bench, lane)
+    three = [body("quick wait 1", 14), body("quick wait 2", 14), body("quick 3")]
+    assert made(read(connection, b"".join(map(framed, three)))) is None
+    assert made(read(connection, framed(body("quick 4")))) is None, "it does not overtake those"
+    assert made(read(connection, framed(body("quick wait 5", 14)))) is None
+    lane.commits[0].set_result(None)
+    lane.commits[2].set_result(None)
+    await turn()
+    assert link.answers() == []
+    lane.commits[1].set_result(None)
+    await turn()
+    assert link.answers() == [*three, body("quick 4"), body("quick wait 5", 14)]
+    assert made(read(connection, framed(body("quick 6")))) == framed(body("quick 6"))
+
+
+async def test_one_that_goes_the_longer_way_does_not_let_those_beside_it_leave_too_early() -> None:
+    bench = Bench()
+    lane = Lane(bench)
+    link, connection = connected(bench, lane)
+    three = [body("quick bad 1"), body("quick wait 2", 14), body("quick bad 3")]
+    assert made(read(connection, b"".join(map(framed, three)))) is None
+    assert link.answers() == three[:1]
+    lane.commits[-1].set_result(None)
+    await turn()
+    assert link.answers() == three[1:]
+
+
+async def test_a_commit_that_fails_ends_the_connection_of_those_that_wait_for_it() -> None:
+    bench = Bench()
+    lane = Lane(bench)
+    link, connection = connected(bench, lane)
+    two = [body("quick wait 1", 14), body("quick wait 2", 14)]
+    made(read(connection, b"".join(map(framed, two))))
+    lane.commits[1].set_exception(OSError("planted"))
+    await turn()
+    assert link.answers() == []
+    assert link.is_closed
 
 
 async def test_those_before_one_that_fails_are_answered() -> None:
