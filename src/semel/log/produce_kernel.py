@@ -283,11 +283,12 @@ def _row_of(log: LogEnd, producer_id: cython.longlong) -> object:
     """As it will be when those that are gathered are written."""
     rows: dict = log.producers.live_rows
     one: Gathered
-    found = rows.get(producer_id)
-    for one in log.gathered:
+    index: cython.Py_ssize_t
+    for index in range(len(log.gathered) - 1, -1, -1):  # mostly the last one is its own: they came in one read
+        one = log.gathered[index]
         if one.producer_id == producer_id:
-            found = one.row
-    return found
+            return one.row
+    return rows.get(producer_id)
 
 
 @cython.final
