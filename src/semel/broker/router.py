@@ -18,7 +18,6 @@ from semel.broker.context import RequestContext
 from semel.broker.fetch_lanes import FetchLanes
 from semel.broker.handlers import HANDLERS
 from semel.broker.produce_lanes import ProduceLanes
-from semel.rpc.begun import Begun
 from semel.rpc.served import Answer, CloseConnection, Later, Parts, Promised, Ready, ServedConnection, all_of
 from semel.wire.apis import API, request_class
 from semel.wire.codec import decoder
@@ -109,11 +108,8 @@ class Router:
             return Ready(_parts(header.correlation_id, result.response, version), all_of(result.waits_for))
         if isinstance(result, Parked):
             return self._parked(result, header.correlation_id, version)
-        begun = Begun(result)
-        if begun.is_over:
-            return None if begun.result is None else _parts(header.correlation_id, begun.result, version)
-        later = Later(self._finish(begun, header.correlation_id, version), holds_request=True)
-        later.future.add_done_callback(lambda _: begun.give_up())  # the task never began, if it was cancelled at once
+        later = Later(self._finish(result, header.correlation_id, version), holds_request=True)
+        later.future.add_done_callback(lambda _: result.close())  # it never began, if the task was cancelled at once
         return later
 
     def _unsupported_version(self, key: int, version: int, correlation_id: int) -> Answer:

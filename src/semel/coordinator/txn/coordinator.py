@@ -236,9 +236,11 @@ class TransactionCoordinator:
         ending = self._endings.get(transactional_id)
         if ending is None:
             ending = self._endings[transactional_id] = asyncio.get_running_loop().create_future()
-        done, _ = await asyncio.wait([ending], timeout=_END_WAIT_S)
-        if not done:
-            raise StillEnding(transactional_id)
+        try:
+            async with asyncio.timeout(_END_WAIT_S):
+                await asyncio.shield(ending)
+        except TimeoutError:
+            raise StillEnding(transactional_id) from None
 
     async def _when_ended(self, transactional_id: str, attempt: Callable[[], None]) -> None:
         """Tries, and once more after the last transaction has been ended, if that was what stood in the way."""
