@@ -47,7 +47,6 @@ class ReadyLinks:
         self._poll = self._epoll.poll
         self._members = 0
         self._watched: dict[int, Member] = {}
-        self._events: dict[int, int] = {}  # what the system tells of them
         self._readers: dict[int, Reader] = {}
         self._senders: dict[int, RangeSender] = {}
         self._held_up: set[int] = set()
@@ -87,20 +86,12 @@ class ReadyLinks:
             self._senders.pop(fd, None)
         if not events:
             if self._watched.pop(fd, None) is not None:
-                del self._events[fd]
                 self._epoll.unregister(fd)
-        elif fd not in self._watched:
+        elif fd in self._watched:
+            self._epoll.modify(fd, events)
+        else:
             self._epoll.register(fd, events)
             self._watched[fd] = member
-            self._events[fd] = events
-        elif self._events[fd] != events:
-            self._epoll.modify(fd, events)
-            self._events[fd] = events
-
-    def do_not_read(self, fd: int) -> None:
-        """Until it is watched again, which is mostly before there is anything to read: so the system is not told. If
-        there is, its member is."""
-        self._readers.pop(fd, None)
 
     def send_range(self, fd: int, sender: RangeSender | None) -> None:
         """Who goes on when there is room, of a member that waits for it; None: the member itself."""

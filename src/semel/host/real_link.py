@@ -109,10 +109,7 @@ class RealLink:
     def pause_reading(self) -> None:
         if self._reading and not self._closing:
             self._reading = False
-            if self._writing:
-                self._watch()
-            else:
-                self._ready_links.do_not_read(self._fd)
+            self._watch()
 
     def resume_reading(self) -> None:
         if not self._reading and not self._closing and self._ended is None and self._receiver is not None:
@@ -126,10 +123,8 @@ class RealLink:
 
     def ready(self, events: int) -> None:
         """An error or a reset counts for both: whoever reads or writes next is told what it was."""
-        if events & ~WRITABLE:
-            if not self._reading:
-                self._watch()
-            elif self._closing:
+        if events & ~WRITABLE and self._reading:
+            if self._closing:
                 self._discard()
             else:
                 self._readable()
@@ -469,8 +464,9 @@ class RealLink:
         self._ended = [reason]
         if self._linger is not None:
             self._linger.cancel()
-        self._reading = self._writing = False
-        self._watch()
+        if self._reading or self._writing:
+            self._reading = self._writing = False
+            self._watch()
         self._ready_links.leave()
         if self._reader is not None:
             self._reader.end()
