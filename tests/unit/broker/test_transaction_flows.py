@@ -18,6 +18,7 @@ from transaction_harness import (
     committed_part,
     committed_values,
     described,
+    hold_markers,
     known,
     markers,
     read_all,
@@ -189,15 +190,7 @@ async def test_the_end_is_answered_when_it_is_decided_and_others_wait_for_the_ma
     if versions is not V2:
         assert await producer.add(0) == 0
     assert await producer.write(b"a") == 0
-    markers_of_node = node.broker.markers
-    may_write = asyncio.Event()
-    write_marker = markers_of_node.write_marker
-
-    async def held_back(*arguments: Any) -> None:
-        await may_write.wait()
-        await write_marker(*arguments)
-
-    markers_of_node.write_marker = held_back  # type: ignore[method-assign]
+    may_write = hold_markers(node)
     assert await producer.commit() == 0
     assert known(node).state == TransactionState.PREPARE_COMMIT
     assert (await described(client)).transaction_state == "PrepareCommit"

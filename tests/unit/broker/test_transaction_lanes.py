@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from broker_harness import Node, simulated
 from short_ways import Counted, counted_produces
-from transaction_harness import OLD, TOPIC, V1, V2, read_all, read_committed, started, with_transactions
+from transaction_harness import OLD, TOPIC, V1, V2, hold_markers, read_all, read_committed, started, with_transactions
 
 from semel.broker.authoriser import AllowAll, Operation, ResourceType
 from semel.sim import link
@@ -101,14 +101,7 @@ def test_a_batch_behind_the_end_is_not_written(
         for number in range(5):
             assert await producer.write(b"%d" % number) == 0
         assert short_way.served >= 3
-        may_write = asyncio.Event()
-        write_marker = node.broker.markers.write_marker
-
-        async def held_back(*arguments: Any) -> None:
-            await may_write.wait()
-            await write_marker(*arguments)
-
-        node.broker.markers.write_marker = held_back  # type: ignore[method-assign]
+        may_write = hold_markers(node)
         batch = producer.batch(b"late")
         assert await producer.end(commit=True) == 0
         assert (await producer.send(batch)).error_code != 0

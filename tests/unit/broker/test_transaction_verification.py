@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 from broker_harness import Node, batch_of, simulated
@@ -14,6 +13,7 @@ from transaction_harness import (
     V1,
     V2,
     TransactionalProducer,
+    hold_markers,
     known,
     read_all,
     read_committed,
@@ -72,14 +72,7 @@ async def test_a_late_produce_does_not_slip_in_between_the_decision_and_its_mark
         assert await producer.add(0) == 0
     assert await producer.write(b"in time") == 0
     late = producer.batch(b"late")
-    may_write = asyncio.Event()
-    write_marker = node.broker.markers.write_marker
-
-    async def held_back(*arguments: Any) -> None:
-        await may_write.wait()
-        await write_marker(*arguments)
-
-    node.broker.markers.write_marker = held_back  # type: ignore[method-assign]
+    may_write = hold_markers(node)
     assert await producer.commit() == 0
     assert (await producer.send(late, on=await node.client())).error_code != 0
     may_write.set()

@@ -3,6 +3,7 @@ generation of the protocol, and nothing is retried or hidden."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -242,6 +243,19 @@ def known(node: Node, transactional_id: str = ID) -> Transaction:
 
 def coordinator(node: Node) -> TransactionCoordinator:
     return node.broker.transactions
+
+
+def hold_markers(node: Node) -> asyncio.Event:
+    """No marker is written before the event is set."""
+    may_write = asyncio.Event()
+    write_marker = node.broker.markers.write_marker
+
+    async def held_back(*arguments: Any) -> None:
+        await may_write.wait()
+        await write_marker(*arguments)
+
+    node.broker.markers.write_marker = held_back  # type: ignore[method-assign]
+    return may_write
 
 
 def check_replay_equals_live(node: Node) -> None:
