@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from measured import Measured
 
+_JUDGED_FOLD = 100
+
 
 class Point(NamedTuple):
     """What was measured where `size` of something was there: several tries.
@@ -24,7 +26,9 @@ class Point(NamedTuple):
 class Curve(NamedTuple):
     """What one piece of the same work costs; at the end it is meant to be at most `goal` times the lowest of it.
 
-    Not the first: where work is shared by what grows, the first point bears what is there only once.
+    Not the first: where work is shared by what grows, the first point bears what is there only once. And the lowest of
+    the last hundredfold: what grows with something grows there, while one of a kind is in the processor's caches, and
+    many are not.
     """
 
     against: str
@@ -35,7 +39,8 @@ class Curve(NamedTuple):
 
     @property
     def lowest(self) -> Point:
-        return min(self.points, key=lambda point: point.cost)
+        judged = [point for point in self.points if point.size * _JUDGED_FOLD >= self.points[-1].size]
+        return min(judged, key=lambda point: point.cost)
 
     def row(self) -> Measured:
         lowest, last = self.lowest, self.points[-1]

@@ -32,16 +32,17 @@ from growth_load import (
     check_fetched,
     check_produced,
     fetch_frame,
+    on_one_core,
     produce_frame,
     tries,
     write_from_many,
 )
 
 NOTE = (
-    "semel with `--flush os`, alone on the machine with its client: one connection, one request at a time. CPU is the "
+    "semel with `--flush os`, alone on one core with its client: one connection, one request at a time. CPU is the "
     "broker's. Here the lowest of several tries counts, and the spread is that of the tries. The ratio is that of the "
-    f"last point to the lowest one; up to {FLAT:g} is flat. Work that itself grows (a rebalance, a fetch session of "
-    "many partitions) is divided by what it grows with."
+    f"last point to the lowest one of the last hundredfold; up to {FLAT:g} is flat. Work that itself grows (a "
+    "rebalance, a fetch session of many partitions) is divided by what it grows with."
 )
 # Small: with more, memory that the machine has to fetch for new pages is most of what is measured, and full of luck.
 _BATCH = [b"." * 100]
@@ -83,7 +84,8 @@ def _scaled(sizes: list[int], share: float) -> list[int]:
 @contextmanager
 def _running(root: Path) -> Iterator[Node]:
     node = semel_node(root)
-    node.process.start()
+    with on_one_core():
+        node.process.start()
     try:
         yield node
     finally:

@@ -1,7 +1,8 @@
 """The pictures beside the tables: how many times as good as the other, and how costs grow.
 
 A bar to the right of 1 is better than what it stands beside, whether more or less of the figure is wanted; its goal is
-a black mark. Lines of growth have their lowest point at 1: one that ends in the grey band is flat.
+a black mark. Lines of growth have the lowest point of their last hundredfold at 1: one that ends in the grey band is
+flat.
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ def _panel(axes: Any, against: str, shown: Sequence[Curve]) -> None:
     # What is dear at first and cheap later leaves the picture: how a line ends is what matters.
     axes.set_ylim(0, max([*ends, _FLATTEST]))
     axes.set_xlabel(against)
-    axes.set_ylabel("cost, lowest point = 1")
+    axes.set_ylabel("cost, lowest of the last hundredfold = 1")
     axes.grid(alpha=0.3)
     axes.legend(fontsize=7.5, loc="lower left", framealpha=0.85)
     axes.set_title(f"against {against}: flat where it ends in the grey (up to {goal:g})", loc="left", fontsize=9.5)
