@@ -18,13 +18,13 @@ from measured import Measured, measured
 _WORKERS = Path(__file__).with_name("broker_workers.py")
 _PARTITIONS = 4
 # For some seconds: a new Java process spends the first two on its own start.
-_TOOL_RECORDS = 1_000_000
+_TOOL_RECORDS = 2_000_000
 _PACE = 10_000
 _PACED_RECORDS = 20_000
 _LIBRDKAFKA_RECORDS = 300_000
 _WORK_S = 2.0
-# More than any of them writes in its turn: 1,000,000 records of 1 KB.
-_WRITTEN_BYTES = 1_300_000_000
+# More than any of them writes in its turn: 2,000,000 records of 1 KB.
+_WRITTEN_BYTES = 2_600_000_000
 
 Nodes = Callable[[], tuple[Node, Node, Node]]
 # One run on one node, on a topic of that node: figures by name.
