@@ -132,13 +132,13 @@ def suffix_bytes_of(version: int) -> int:
 
 def makers(version: int, config: Any = CONFIG, partition: int = 3) -> list[Any]:
     """One reader for each kernel, of requests like those of `frame_of`."""
-    what = (prefix_of(version, partition), version >= 9, suffix_bytes_of(version), config)
-    return [kernel.OrdinaryProduce(*what) for kernel in KERNELS]
+    what = (prefix_of(version, partition), version >= 9, suffix_bytes_of(version))
+    return [kernel.OrdinaryProduce(*what, kernel.OrdinaryBatch(config)) for kernel in KERNELS]
 
 
 def transactional_makers(version: int, is_in_transaction: Any) -> list[Any]:
-    what = (prefix_of(version, transactional_id="mine"), version >= 9, suffix_bytes_of(version), CONFIG)
-    return [kernel.OrdinaryProduce(*what, is_in_transaction) for kernel in KERNELS]
+    what = (prefix_of(version, transactional_id="mine"), version >= 9, suffix_bytes_of(version))
+    return [kernel.OrdinaryProduce(*what, kernel.OrdinaryBatch(CONFIG, is_in_transaction)) for kernel in KERNELS]
 
 
 def read(readers: list[Any], frame: bytearray, producers: Producers, base_offset: int, config: Any = CONFIG) -> Any:
@@ -321,6 +321,32 @@ def test_what_is_taken_of_damaged_frames_is_what_the_long_way_takes(version: int
     assert taken < 1500
 
 
+def test_a_batch_by_itself_is_judged_as_in_its_request() -> None:
+    readers = makers(9)
+    taken = 0
+    for seed in range(1500):
+        random = Random(seed)
+        producers, sequence, offset = known_producers(random, random.randint(1, 3))
+        batch = batch_of(random, sequence=sequence)
+        if random.random() < 0.8:
+            batch[random.choice([*range(61), random.randrange(61, len(batch))])] ^= 1 << random.randrange(8)
+        if random.random() < 0.5:
+            set_crc(batch)
+        if random.random() < 0.1:
+            del batch[random.randrange(len(batch)) :]
+        in_request = read(readers, frame_of(batch, 9), producers, offset)
+        for kernel in KERNELS:
+            world = PlainWorld(kernel, CONFIG, producers, offset)
+            untouched, alone = world.state(), bytearray(batch)
+            found = kernel.OrdinaryBatch(CONFIG).append(world.log, memoryview(alone), LEADER_EPOCH, NOW_MS)
+            if in_request is None:
+                assert (found, world.state(), alone) == (-1, untouched, batch)
+            else:
+                assert (found, world.state(), bytes(alone)) == (offset, in_request, in_request[-1])
+        taken += in_request is not None
+    assert 200 < taken < 1300
+
+
 def test_rows_that_are_too_short_are_not_looked_into() -> None:
     (batch, sequence) = batch_of(Random(0), sequence=9), 9
     for length in range(60):
@@ -389,7 +415,7 @@ def test_a_prefix_that_is_none_is_refused() -> None:
     for kernel in KERNELS:
         for prefix, suffix_bytes in ((b"1234567", 3), (b"12345678", -1)):
             with pytest.raises(ValueError, match="a frame does not begin with"):
-                kernel.OrdinaryProduce(prefix, True, suffix_bytes, CONFIG)
+                kernel.OrdinaryProduce(prefix, True, suffix_bytes, kernel.OrdinaryBatch(CONFIG))
 
 
 @pytest.mark.parametrize("start_at", [-1, 20])

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, cast
 from semel.broker.authoriser import AllowAll, Authoriser, Operation, ResourceType
 from semel.broker.context import authorise
 from semel.broker.transactional_produce import may_write_at_once
-from semel.config import TopicConfig
 from semel.coordinator.topic_names import INTERNAL_TOPICS
 from semel.coordinator.txn.decisions import Identity
 from semel.log.errors import Refused
-from semel.log.produce_kernel import Gathered, Gathering, OrdinaryProduce, QuickLane, Reply
+from semel.log.produce_kernel import Gathered, Gathering, OrdinaryBatch, OrdinaryProduce, QuickLane, Reply
 from semel.replication.partition import Partition
 from semel.rpc.served import Answer, Parts, Ready, ServedConnection
 from semel.wire.frame import response_parts
@@ -177,10 +176,12 @@ class ProduceLanes:
         except Refused:
             return
         config = partition.config
-        if name in INTERNAL_TOPICS or not _has_ordinary_settings(config, request.acks):
+        batch = partition.ordinary_for(request.acks)
+        if name in INTERNAL_TOPICS or batch is None:
             return
-        is_in_transaction = None if transactional_id is None else self._is_in_transaction(transactional_id, partition)
-        ordinary = OrdinaryProduce(prefix, is_flexible, suffix_bytes, config, is_in_transaction)
+        if transactional_id is not None:
+            batch = OrdinaryBatch(config, self._is_in_transaction(transactional_id, partition))
+        ordinary = OrdinaryProduce(prefix, is_flexible, suffix_bytes, batch)
         if len(self._lanes) >= _MOST_LANES:
             self._lanes.clear()
         waits = request.acks == _ACKS_ALL and config.flush_messages == 1
@@ -203,11 +204,3 @@ class ProduceLanes:
             return may_write_at_once(broker, transactional_id, Identity(producer_id, producer_epoch), place)
 
         return is_in_transaction
-
-
-def _has_ordinary_settings(config: TopicConfig, acks: int) -> bool:
-    return (
-        config.compression_type in ("producer", "uncompressed")
-        and not config.stamps_at_append
-        and (acks != _ACKS_ALL or config.min_insync_replicas <= 1)
-    )

@@ -15,7 +15,7 @@ from semel.log.epochs import FILE_NAME as EPOCHS_FILE
 from semel.log.epochs import LeaderEpochs
 from semel.log.errors import BrokenLog, Refused
 from semel.log.indexes import AbortedTransaction
-from semel.log.produce_kernel import LogEnd, OrdinaryProduce
+from semel.log.produce_kernel import LogEnd, OrdinaryBatch, OrdinaryProduce
 from semel.log.producers import NO_OFFSET, EndedTransaction, Producers
 from semel.log.segment import NO_TIMESTAMP, Segment
 from semel.log.snapshots import remove_snapshot, snapshot_files, snapshot_offsets, write_snapshot_now
@@ -121,10 +121,10 @@ class Log(LogEnd):
         return Appended(base_offset, self.end_offset - 1)
 
     def append_ordinary(
-        self, frame: memoryview, ordinary: OrdinaryProduce, leader_epoch: Epoch, now_ms: int
+        self, sent: memoryview, ordinary: OrdinaryBatch | OrdinaryProduce, leader_epoch: Epoch, now_ms: int
     ) -> Offset | None:
-        """As `append`, of an ordinary produce request: the first offset. None: it is not one, and nothing is done."""
-        base_offset = ordinary.append(self, frame, leader_epoch, now_ms)
+        """As `append`, of an ordinary batch or request: the first offset. None: it is not one, and nothing is done."""
+        base_offset = ordinary.append(self, sent, leader_epoch, now_ms)
         return None if base_offset < 0 else base_offset
 
     def append_marker(

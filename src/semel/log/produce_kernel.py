@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Ordinary produce requests, from their bytes to the log: what nearly every small request of a busy client is.
+"""Ordinary batches and produce requests, from their bytes to the log: what nearly all of a busy client are.
 
-Ordinary is: one partition, the same bytes before the records as last time, one plain batch in perfect order that is the
-next one of its producer, in its transaction if it is in one, and that the active segment has room for. Nothing else is
-known here: whatever differs in any way is refused, nothing has changed then, and the decoder, `validate` and
-`producers` say what is wrong, if there is anything. Those that come together are judged one by one and written
-together, log by log (`Gathering`).
+An ordinary batch is a plain one in perfect order that is the next one of its producer, in its transaction if it is in
+one, and that the active segment has room for; an ordinary request has one of them, for one partition, behind the same
+bytes as last time. Nothing else is known here: whatever differs in any way is refused, nothing has changed then, and
+the decoder, `validate` and `producers` say what is wrong, if there is anything. Requests that come together are judged
+one by one and written together, log by log (`Gathering`).
 Compiled or plain Python, with the same results; indexes are checked here, because compiled code does not.
 """
 
@@ -29,6 +29,7 @@ _CORRELATION_AT = cython.declare(cython.longlong, 4)
 _CORRELATION_END = cython.declare(cython.longlong, 8)
 _HEADER_BYTES = cython.declare(cython.longlong, 61)
 _LENGTH_FIELD_END = cython.declare(cython.longlong, 12)
+_LARGEST_LENGTH_BYTES = cython.declare(cython.longlong, 4)
 _LARGEST_SPAN_MS = cython.declare(cython.longlong, 2**62)
 _SEQUENCE_MASK = cython.declare(cython.longlong, 2**31 - 1)
 _MAX_RELATIVE_OFFSET = cython.declare(cython.longlong, 2**31 - 1)
@@ -293,14 +294,10 @@ def _row_of(log: LogEnd, producer_id: cython.longlong) -> object:
 
 @cython.final
 @cython.cclass
-class OrdinaryProduce:
-    """What makes a request of one client for one partition an ordinary one."""
+class OrdinaryBatch:
+    """What makes a batch an ordinary one, with the settings of its topic."""
 
-    prefix: bytes
-    prefix_bytes: cython.Py_ssize_t
-    has_compact_length: cython.bint
-    suffix_bytes: cython.Py_ssize_t
-    config: object
+    config = cython.declare(object, visibility="readonly")
     max_batch_bytes: cython.longlong
     before_ms: cython.longlong
     after_ms: cython.longlong
@@ -314,23 +311,9 @@ class OrdinaryProduce:
     at: cython.Py_ssize_t  # where `number` reads
     is_odd: cython.bint  # there was no number, or none of those that `number` reads
 
-    def __init__(
-        self,
-        prefix: bytes,
-        has_compact_length: cython.bint,
-        suffix_bytes: cython.Py_ssize_t,
-        config: object,
-        is_in_transaction: object = None,
-    ) -> None:
-        """`prefix` is the frame up to the length of the records, a compact one or an int32; the correlation id in it
-        does not count. After the records come `suffix_bytes` zeros. `config` is the topic's. If its batches are
-        transactional, `is_in_transaction(producer_id, producer_epoch)` says whether one may be written now."""
-        if len(prefix) < _CORRELATION_END or suffix_bytes < 0:
-            raise ValueError(f"a frame does not begin with {prefix!r} and end with {suffix_bytes} bytes")
-        self.prefix = prefix
-        self.prefix_bytes = len(prefix)
-        self.has_compact_length = has_compact_length
-        self.suffix_bytes = suffix_bytes
+    def __init__(self, config: object, is_in_transaction: object = None) -> None:
+        """If it is a transactional one, `is_in_transaction(producer_id, producer_epoch)` says whether it may be written
+        now."""
         self.config = config
         self.attributes = _PLAIN if is_in_transaction is None else _TRANSACTIONAL
         self.is_in_transaction = is_in_transaction
@@ -343,21 +326,22 @@ class OrdinaryProduce:
         self.segment_index_bytes = config.segment_index_bytes
         self.segment_ms = config.segment_ms
 
+    @cython.ccall
     def append(
-        self, log: LogEnd, frame: memoryview, leader_epoch: cython.longlong, now_ms: cython.longlong
+        self, log: LogEnd, batch: memoryview, leader_epoch: cython.longlong, now_ms: cython.longlong
     ) -> cython.longlong:
-        """The first offset of the batch, or -1: it is not ordinary. A disk that refuses raises what the segment says,
-        and nothing is appended."""
-        view: cython.uchar[::1] = frame
+        """Its first offset, or -1: it is not ordinary. A disk that refuses raises what the segment says, and nothing is
+        appended."""
+        view: cython.uchar[::1] = batch
+        data: cython.p_uchar
         if len(view) == 0:
             return _NOT_ORDINARY
-        data: cython.p_uchar
         if cython.compiled:
             data = cython.address(view[0])
         else:
             data = view
         one: Gathered = Gathered()
-        if not self.takes(one, log, frame, data, 0, len(view), leader_epoch, now_ms):
+        if not self.takes(one, log, batch, data, 0, len(view), leader_epoch, now_ms):
             return _NOT_ORDINARY
         log.write_gathered(leader_epoch, self.index_interval_bytes)
         return one.base_offset
@@ -369,19 +353,15 @@ class OrdinaryProduce:
         log: LogEnd,
         buffer: memoryview,
         data: cython.p_uchar,
-        frame_start: cython.Py_ssize_t,
-        frame_end: cython.Py_ssize_t,
+        start: cython.Py_ssize_t,
+        size: cython.Py_ssize_t,
         leader_epoch: cython.longlong,
         now_ms: cython.longlong,
     ) -> cython.bint:
-        """Whether a frame within a buffer, whose bytes are `data`, is an ordinary one. Then it is among those that the
+        """Whether a batch within a buffer, whose bytes are `data`, is an ordinary one. Then it is among those that the
         log has gathered. Behind others that are not written yet, none is taken that may be too much for the segment."""
-        if not log.segments or log.config is not self.config:
+        if not log.segments or log.config is not self.config or not _HEADER_BYTES <= size <= self.max_batch_bytes:
             return False
-        start: cython.Py_ssize_t = self.batch_start(data, frame_start, frame_end)
-        if start < 0:
-            return False
-        size: cython.Py_ssize_t = frame_end - self.suffix_bytes - start
         last_offset_delta: cython.longlong = _number(data, start + 23, 4)
         greatest: cython.longlong = _number(data, start + 35, 8)
         producer_id: cython.longlong = _number(data, start + 43, 8)
@@ -560,18 +540,83 @@ class OrdinaryProduce:
         self.is_odd = True
         return 0
 
+
+@cython.final
+@cython.cclass
+class OrdinaryProduce:
+    """What makes a request of one client for one partition an ordinary one."""
+
+    prefix: bytes
+    prefix_bytes: cython.Py_ssize_t
+    has_compact_length: cython.bint
+    suffix_bytes: cython.Py_ssize_t
+    batch: OrdinaryBatch
+
+    def __init__(
+        self,
+        prefix: bytes,
+        has_compact_length: cython.bint,
+        suffix_bytes: cython.Py_ssize_t,
+        batch: OrdinaryBatch,
+    ) -> None:
+        """`prefix` is the frame up to the length of the records, a compact one or an int32; the correlation id in it
+        does not count. After the records come `suffix_bytes` zeros."""
+        if len(prefix) < _CORRELATION_END or suffix_bytes < 0:
+            raise ValueError(f"a frame does not begin with {prefix!r} and end with {suffix_bytes} bytes")
+        self.prefix = prefix
+        self.prefix_bytes = len(prefix)
+        self.has_compact_length = has_compact_length
+        self.suffix_bytes = suffix_bytes
+        self.batch = batch
+
+    def append(
+        self, log: LogEnd, frame: memoryview, leader_epoch: cython.longlong, now_ms: cython.longlong
+    ) -> cython.longlong:
+        """As that of its batch."""
+        view: cython.uchar[::1] = frame
+        data: cython.p_uchar
+        if len(view) == 0:
+            return _NOT_ORDINARY
+        if cython.compiled:
+            data = cython.address(view[0])
+        else:
+            data = view
+        start: cython.Py_ssize_t = self.batch_start(data, 0, len(view))
+        if start < 0:
+            return _NOT_ORDINARY
+        return self.batch.append(log, frame[start : len(view) - self.suffix_bytes], leader_epoch, now_ms)
+
+    @cython.cfunc
+    def takes(
+        self,
+        one: Gathered,
+        log: LogEnd,
+        buffer: memoryview,
+        data: cython.p_uchar,
+        frame_start: cython.Py_ssize_t,
+        frame_end: cython.Py_ssize_t,
+        leader_epoch: cython.longlong,
+        now_ms: cython.longlong,
+    ) -> cython.bint:
+        """As that of its batch, of a frame within a buffer."""
+        start: cython.Py_ssize_t = self.batch_start(data, frame_start, frame_end)
+        if start < 0:
+            return False
+        size: cython.Py_ssize_t = frame_end - self.suffix_bytes - start
+        return self.batch.takes(one, log, buffer, data, start, size, leader_epoch, now_ms)
+
     @cython.cfunc
     @cython.exceptval(-2)
     def batch_start(
         self, data: cython.p_const_uchar, start: cython.Py_ssize_t, frame_end: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
-        """Where the batch begins, if the frame is as the last one and long enough for a batch header; else -1."""
+        """Where the batch begins, if the frame is as the last one; else -1."""
         at: cython.Py_ssize_t = start + self.prefix_bytes
         end: cython.Py_ssize_t = frame_end - self.suffix_bytes
         index: cython.Py_ssize_t
         length: cython.longlong = 0
         prefix: cython.p_const_uchar = self.prefix
-        if end - at < _HEADER_BYTES + 5:
+        if end - at < _LARGEST_LENGTH_BYTES:
             return -1
         for index in range(_CORRELATION_AT):
             if data[start + index] != prefix[index]:
@@ -592,7 +637,7 @@ class OrdinaryProduce:
         else:
             length = _number(data, at, 4)
             at += 4
-        return at if length == end - at and length <= self.max_batch_bytes and length >= _HEADER_BYTES else -1
+        return at if length == end - at else -1
 
 
 @cython.final
@@ -862,7 +907,7 @@ class QuickLane:
         gathered: list = self.log.gathered
         one: Gathered
         try:
-            self.log.write_gathered(self.partition.leader_epoch, self.ordinary.index_interval_bytes)
+            self.log.write_gathered(self.partition.leader_epoch, self.ordinary.batch.index_interval_bytes)
         except Exception as error:
             for one in gathered:
                 one.error = error

@@ -19,7 +19,7 @@ from semel.host.api import Arguments, Buffer, Clock, FileRange, Result
 from semel.log.errors import BrokenLog, Refused
 from semel.log.indexes import AbortedTransaction
 from semel.log.log import Appended, Cold, Log, TimestampOffset
-from semel.log.produce_kernel import OrdinaryProduce
+from semel.log.produce_kernel import OrdinaryBatch, OrdinaryProduce
 from semel.log.types import Epoch, Offset, ProducerId
 from semel.log.validate import Validated, validated
 from semel.records.batch import read_header
@@ -66,6 +66,7 @@ class Partition:
         self.watchers: dict[object, Callable[[], None]] = {}
         self._flush: asyncio.Task[None] | None = None
         self._flush_timer: asyncio.TimerHandle | None = None
+        self._ordinary: OrdinaryBatch | None = None
         self.is_closed = False
         log.epochs.assign(leader_epoch, log.end_offset)
 
@@ -98,10 +99,23 @@ class Partition:
             appended = appended._replace(append_time_ms=header.max_timestamp)
         return appended
 
-    def append_ordinary(self, frame: memoryview, ordinary: OrdinaryProduce) -> Offset | None:
-        """As `validate` and `append`, of an ordinary produce request: its first offset. None: it is not one."""
+    def ordinary_for(self, acks: int) -> OrdinaryBatch | None:
+        """What batches are like that can be written as they are. None: with its settings, there are none."""
+        config = self.log.config
+        if (
+            config.compression_type not in ("producer", "uncompressed")
+            or config.stamps_at_append
+            or (acks == -1 and config.min_insync_replicas > 1)
+        ):
+            return None
+        if self._ordinary is None or self._ordinary.config is not config:
+            self._ordinary = OrdinaryBatch(config)
+        return self._ordinary
+
+    def append_ordinary(self, sent: memoryview, ordinary: OrdinaryBatch | OrdinaryProduce) -> Offset | None:
+        """As `validate` and `append`, of an ordinary batch or request: its first offset. None: it is not one."""
         now_ms = self.clock.wall_ms()
-        base_offset = self._write(self.log.append_ordinary, frame, ordinary, self.leader_epoch, now_ms)
+        base_offset = self._write(self.log.append_ordinary, sent, ordinary, self.leader_epoch, now_ms)
         if base_offset is not None:
             self.tell_appended()
         return base_offset

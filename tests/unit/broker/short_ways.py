@@ -9,6 +9,7 @@ import pytest
 from semel.broker import produce_lanes
 from semel.broker.produce_lanes import ProduceLanes
 from semel.log.produce_kernel import Gathered, QuickLane
+from semel.replication.partition import Partition
 from semel.rpc.served import ServedConnection
 
 
@@ -40,7 +41,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, lanes: type[Any]) -> Counted:
 
 
 def counted_produces(monkeypatch: pytest.MonkeyPatch) -> Counted:
-    """Of produce requests, also those that a quick lane is asked for."""
+    """Of produce requests, also those that a quick lane is asked for. If it is closed, no batch is an ordinary one."""
     found = counted(monkeypatch, ProduceLanes)
     last: list[Gathered | None] = [None]
 
@@ -56,5 +57,9 @@ def counted_produces(monkeypatch: pytest.MonkeyPatch) -> Counted:
             last[0] = answer
             return answer
 
+    ordinary_for = Partition.ordinary_for
     monkeypatch.setattr(produce_lanes, "QuickLane", CountedLane)
+    monkeypatch.setattr(
+        Partition, "ordinary_for", lambda self, acks: ordinary_for(self, acks) if found.is_open else None
+    )
     return found

@@ -11,13 +11,17 @@ from broker_harness import (
     Node,
     RawClient,
     batch_of,
+    fetch_request,
     headers_in,
+    partition_of,
     produce_request,
     simulated,
+    values_in,
 )
 
 from semel.log.errors import BrokenLog
 from semel.records.compression import Codec
+from semel.replication.partition import Partition
 from semel.wire.errors import ErrorCode
 from semel.wire.frame import request_bytes
 from semel.wire.spec.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -225,6 +229,47 @@ async def test_one_bad_partition_does_not_harm_the_others(node: Node) -> None:
     ]
     ends = [node.broker.topics.partition("t", index).log.end_offset for index in range(3)]
     assert ends == [1, 0, 1]
+
+
+@simulated()
+async def test_of_several_partitions_those_in_order_are_written_in_one_step(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at = []
+    validate = Partition.validate
+
+    def counted(partition: Partition, records: Any) -> Any:
+        looked_at.append(partition.index)
+        return validate(partition, records)
+
+    monkeypatch.setattr(Partition, "validate", counted)
+    client = await node.client()
+    await client.create_topic("t", partitions=4)
+    producer_id = await client.producer_id()
+
+    async def send(*sequences: int, version: int) -> list[tuple[int, int]]:
+        looked_at.clear()
+        data = [
+            PartitionProduceData(
+                index=index, records=memoryview(batch_of(b"%d" % sequence, producer_id=producer_id, sequence=sequence))
+            )
+            for index, sequence in enumerate(sequences)
+        ]
+        request = ProduceRequest(acks=-1, topic_data=[TopicProduceData(name="t", partition_data=data)])
+        return await results(client, request, version)
+
+    assert await send(0, 0, 0, 0, version=8) == [(0, 0)] * 4
+    assert looked_at == [0, 1, 2, 3]
+    for number, version in ((1, 9), (2, 12), (3, 8)):
+        assert await send(*[number] * 4, version=version) == [(0, number)] * 4
+        assert looked_at == []
+    out_of_order = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+    assert await send(4, 2, 9, 4, version=12) == [(0, 4), (0, 2), out_of_order, (0, 4)]
+    assert looked_at == [1, 2]
+    values = [b"%d" % number for number in range(5)]
+    fetched = await client.ask(fetch_request({("t", index): 0 for index in range(4)}), 12)
+    found = [values_in(partition_of(fetched, "t", index)) for index in range(4)]
+    assert found == [values, values[:4], values[:4], values]
 
 
 @simulated()

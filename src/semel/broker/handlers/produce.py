@@ -127,11 +127,13 @@ def _append(
     partition: Partition | None = None
     try:
         partition = _target(broker, request, context, topic, data)
-        records = data.records
-        batch = records if isinstance(records, Validated) else partition.validate(records or b"")
-        if batch.header.is_transactional:
-            verify(broker, request.transactional_id, batch.header, partition, context.version)
-        appended = _appended(broker, request, context, partition, batch)
+        appended = _appended_as_it_is(request, partition, data.records)
+        if appended is None:
+            records = data.records
+            batch = records if isinstance(records, Validated) else partition.validate(records or b"")
+            if batch.header.is_transactional:
+                verify(broker, request.transactional_id, batch.header, partition, context.version)
+            appended = _appended(broker, request, context, partition, batch)
     except Refused as refusal:
         if request.acks == _ACKS_NONE:
             # Nobody reads an answer: losing the connection is the only way to say that something went wrong.
@@ -153,6 +155,15 @@ def _append(
         log_append_time_ms=appended.append_time_ms,
         log_start_offset=partition.log.start_offset,
     )
+
+
+def _appended_as_it_is(request: ProduceRequest, partition: Partition, records: object) -> Appended | None:
+    """What most batches are is written in one step; None: it is to be looked at in detail."""
+    if request.transactional_id is not None or not isinstance(records, memoryview) or records.readonly:
+        return None
+    ordinary = partition.ordinary_for(request.acks)
+    base_offset = None if ordinary is None else partition.append_ordinary(records, ordinary)
+    return None if base_offset is None else Appended(base_offset, partition.log.end_offset - 1)
 
 
 def _appended(
