@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -62,7 +63,7 @@ class Member:
         )
 
     def poll(self) -> None:
-        for records in self.consumer.poll(timeout_ms=50).values():
+        for records in self.consumer.poll(timeout_ms=200).values():
             self.read += [int(record.value) for record in records]
 
     @property
@@ -71,11 +72,12 @@ class Member:
 
 
 def poll_until(members: list[Member], done: Callable[[], bool]) -> None:
+    """All at once: a join is over when every member has come, and kafka-python joins only while it is polled."""
     deadline = time.monotonic() + WAIT_S
-    while not done():
-        assert time.monotonic() < deadline, [(one.partitions, len(one.read)) for one in members]
-        for member in members:
-            member.poll()
+    with ThreadPoolExecutor(len(members)) as threads:
+        while not done():
+            assert time.monotonic() < deadline, [(one.partitions, len(one.read)) for one in members]
+            list(threads.map(Member.poll, members))
 
 
 def share(members: list[Member], partitions: int = 4) -> None:
