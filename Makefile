@@ -9,6 +9,8 @@ BIN := $(VENV)/bin
 COMPILED := $(addprefix src/semel/,records/kernel.py records/column_kernel.py log/index_kernel.py log/produce_kernel.py rpc/served_kernel.py host/_native.pyx host/_rounds.pyx)
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Compiled once and kept, whatever the environment says: hundreds of processes are started from here.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help demo test spark connect chaos cluster mutants lint format conformance bench docs clean
 
