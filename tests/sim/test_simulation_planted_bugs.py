@@ -25,7 +25,7 @@ FOUND_BY: dict[str, tuple[int, ...]] = {
     "decisions forgotten at a restart": (6, 7),
     "acknowledged before it is durable": (1, 4, 8),
     "gaps where no snapshot follows": (8, 33, 39),
-    "failed flush forgotten at a start": (7,),
+    "failed flush forgotten at a start": (7, 1340, 1392),
     "checksums not looked at": (28, 316, 682),
     "dead member never missed": (1, 2, 24),
 }

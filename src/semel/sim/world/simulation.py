@@ -123,7 +123,6 @@ class _Simulation:
             await proxy.close()
         looking.cancel()
         watch.look()
-        watch.stop()
         await asyncio.sleep(IDLE_S)
         await self._end(node, watch, crowd.topics)
 
@@ -143,6 +142,8 @@ class _Simulation:
 
     async def _end(self, node: SimulatedNode, watch: Watch, topics: list[str]) -> None:
         findings = self.findings
+        await node.until_up()
+        watch.stop()  # not before: a node that has ended itself meanwhile is followed from its start on
         check_idle(node.broker, findings)
         truth = check_logs(node.broker, self.history, topics, findings)
         await node.restart()
