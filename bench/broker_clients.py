@@ -23,6 +23,9 @@ _PACE = 10_000
 _PACED_RECORDS = 20_000
 _LIBRDKAFKA_RECORDS = 300_000
 _WORK_S = 2.0
+_PRODUCERS = 8
+# Rounds until Java has compiled what a transaction needs: there are only some hundred in each.
+_TRANSACTIONS_WARMING = 10
 # More than any of them writes in its turn: 2,000,000 records of 1 KB.
 _WRITTEN_BYTES = 2_600_000_000
 
@@ -57,12 +60,14 @@ def cases(nodes: Nodes, rounds: int, share: float) -> list[Case[Measured]]:
     rdkafka = str(max(int(_LIBRDKAFKA_RECORDS * share), 20_000))
     seconds = str(max(_WORK_S * share, 1.0))
 
-    def case(name: str, work: Work, *columns: Column, fsync: bool = False, fill: int = 0) -> Case[Measured]:
+    def case(
+        name: str, work: Work, *columns: Column, fsync: bool = False, fill: int = 0, warming: int = 1
+    ) -> Case[Measured]:
         brokers = 3 if fsync else 2
         return Case(
             name,
             brokers * (rounds + 1),
-            lambda tell: _measured(nodes()[:brokers], name, work, columns, rounds, fill, tell),
+            lambda tell: _measured(nodes()[:brokers], name, work, columns, rounds, fill, warming, tell),
         )
 
     return [
@@ -96,12 +101,21 @@ def cases(nodes: Nodes, rounds: int, share: float) -> list[Case[Measured]]:
             Column("a_second", "rate", "/s", 2.0),
             Column("p99_ms", "commit p99", "ms", 0.5, True),
             fsync=True,
+            warming=_TRANSACTIONS_WARMING,
+        ),
+        case(
+            f"transactions of 1 record, {_PRODUCERS} producers",
+            lambda node, topic: worker(node, topic, "transactions", "1", seconds, str(_PRODUCERS)),
+            Column("a_second", "rate", "/s", 2.0),
+            Column("p99_ms", "commit p99", "ms", 0.5, True),
+            warming=_TRANSACTIONS_WARMING,
         ),
         case(
             "transactions of 1000 records",
             lambda node, topic: worker(node, topic, "transactions", "1000", seconds),
             Column("a_second", "rate", "/s", 2.0),
             Column("p99_ms", "commit p99", "ms", 0.5, True),
+            warming=_TRANSACTIONS_WARMING,
         ),
         case(
             "end to end at 10,000 records/s",
@@ -119,6 +133,7 @@ def _measured(
     columns: tuple[Column, ...],
     rounds: int,
     fill: int,
+    warming: int,
     tell: Progress,
 ) -> list[Measured]:
     topic = "".join(letter if letter.isalnum() else "-" for letter in name)
@@ -131,6 +146,9 @@ def _measured(
         for node in taking_turns:
             if columns[0].row == "throughput":
                 memory.fetch_back(_WRITTEN_BYTES)
+            if number == 0 and node is taking_turns[1]:
+                for _ in range(warming - 1):
+                    work(node, topic)
             one = work(node, topic)
             turn = f"round {number} of {rounds}" if number else "warming up"
             told = ", ".join(f"{column.row} {one[column.figure]:,.4g} {column.unit}" for column in columns)
