@@ -17,7 +17,7 @@ from measured import Measured, measured
 
 _WORKERS = Path(__file__).with_name("broker_workers.py")
 _PARTITIONS = 4
-# For some seconds: a new Java process spends the first two on its own start.
+# For longer than the five seconds in which a new Java process compiles itself.
 _TOOL_RECORDS = 2_000_000
 _PACE = 10_000
 _PACED_RECORDS = 20_000
