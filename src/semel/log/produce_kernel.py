@@ -190,6 +190,14 @@ class LogEnd:
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
+def _address(view: cython.uchar[::1]) -> cython.p_uchar:
+    """Of its first byte, if it has any; it is for the reader to know how many it has."""
+    return cython.address(view[0]) if cython.compiled else view
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
 def _number(data: cython.p_const_uchar, at: cython.Py_ssize_t, size: cython.int) -> cython.longlong:
     """A signed number of up to 8 bytes."""
     value: cython.longlong = data[at]
@@ -333,15 +341,8 @@ class OrdinaryBatch:
         """Its first offset, or -1: it is not ordinary. A disk that refuses raises what the segment says, and nothing is
         appended."""
         view: cython.uchar[::1] = batch
-        data: cython.p_uchar
-        if len(view) == 0:
-            return _NOT_ORDINARY
-        if cython.compiled:
-            data = cython.address(view[0])
-        else:
-            data = view
         one: Gathered = Gathered()
-        if not self.takes(one, log, batch, data, 0, len(view), leader_epoch, now_ms):
+        if not self.takes(one, log, batch, _address(view), 0, len(view), leader_epoch, now_ms):
             return _NOT_ORDINARY
         log.write_gathered(leader_epoch, self.index_interval_bytes)
         return one.base_offset
@@ -574,14 +575,7 @@ class OrdinaryProduce:
     ) -> cython.longlong:
         """As that of its batch."""
         view: cython.uchar[::1] = frame
-        data: cython.p_uchar
-        if len(view) == 0:
-            return _NOT_ORDINARY
-        if cython.compiled:
-            data = cython.address(view[0])
-        else:
-            data = view
-        start: cython.Py_ssize_t = self.batch_start(data, 0, len(view))
+        start: cython.Py_ssize_t = self.batch_start(_address(view), 0, len(view))
         if start < 0:
             return _NOT_ORDINARY
         return self.batch.append(log, frame[start : len(view) - self.suffix_bytes], leader_epoch, now_ms)
@@ -845,14 +839,10 @@ class QuickLane:
         None: nothing was done. The connection has a `principal` and a `lane`, tells what it `has_outstanding`, can
         `answer_when` something is done, may be told that a request is `not_served`, and can `serve_alone` what turned
         out to be for the longer way."""
-        data: cython.p_uchar
         if buffer is not self.buffer:  # it is the same one, always, and need not be asked for its memory each time
             self.data = buffer
             self.buffer = buffer
-        if cython.compiled:
-            data = cython.address(self.data[0])
-        else:
-            data = self.data
+        data: cython.p_uchar = _address(self.data)
         if count < _FRAME_START + _CORRELATION_END or start < 0 or count > len(self.data) - start:
             return None
         if _number(data, start, 4) != count - _FRAME_START or self.partition.is_closed:

@@ -88,7 +88,7 @@ class Partition:
     def append(self, batch: Validated, acks: int) -> Appended:
         """Writes a validated batch; raises Refused. `when_committed` tells when it is safe."""
         config = self.log.config
-        if acks == -1 and config.min_insync_replicas > 1:
+        if self._lacks_replicas(acks):
             raise Refused(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"min.insync.replicas is {config.min_insync_replicas}, but 1 replica is in sync",
@@ -99,13 +99,16 @@ class Partition:
             appended = appended._replace(append_time_ms=header.max_timestamp)
         return appended
 
+    def _lacks_replicas(self, acks: int) -> bool:
+        return acks == -1 and self.log.config.min_insync_replicas > 1
+
     def ordinary_for(self, acks: int) -> OrdinaryBatch | None:
         """What batches are like that can be written as they are. None: with its settings, there are none."""
         config = self.log.config
         if (
             config.compression_type not in ("producer", "uncompressed")
             or config.stamps_at_append
-            or (acks == -1 and config.min_insync_replicas > 1)
+            or self._lacks_replicas(acks)
         ):
             return None
         if self._ordinary is None or self._ordinary.config is not config:
