@@ -6,6 +6,7 @@ python tests/planted_bugs.py "marker lost" serve --data DIR     a node that has 
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -65,10 +66,10 @@ def marker_lost(stack: ExitStack) -> None:
     """Now and then a marker is not written, but noted as written."""
     write_marker, numbers = LocalMarkers.write_marker, count(1)
 
-    async def forget(self: LocalMarkers, partition: tuple[str, int], *rest: Any) -> None:
+    def forget(self: LocalMarkers, partition: tuple[str, int], *rest: Any) -> asyncio.Future[None] | None:
         if not partition[0].startswith("__") and next(numbers) % LOST_MARKER_EVERY == 0:
-            return
-        await write_marker(self, partition, *rest)
+            return None
+        return write_marker(self, partition, *rest)
 
     stack.enter_context(patch.object(LocalMarkers, "write_marker", forget))
 

@@ -37,7 +37,7 @@ def epoch_not_raised(stack: ExitStack) -> None:
     def as_before(transaction: Any, *rest: Any) -> Any:
         after = initialised(transaction, *rest)
         is_same_id = after.producer_id == transaction.producer_id
-        return after.changed(epoch=transaction.epoch) if is_same_id else after
+        return after._replace(epoch=transaction.epoch) if is_same_id else after
 
     stack.enter_context(patch.object(coordinator, "initialised", as_before))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from semel.coordinator.topic_names import OFFSETS_TOPIC
@@ -16,7 +17,7 @@ class LocalMarkers:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    async def write_marker(
+    def write_marker(
         self,
         partition: tuple[str, int],
         kind: ControlType,
@@ -24,8 +25,8 @@ class LocalMarkers:
         epoch: Epoch,
         coordinator_epoch: Epoch,
         bumps_epoch: bool,
-    ) -> None:
-        """Done when the marker is durable; raises Refused."""
+    ) -> asyncio.Future[None] | None:
+        """Writes it; raises Refused. None when it is durable, otherwise a future of it."""
         topic, index = partition
         target = self._broker.topics.partition(topic, index)
         if topic == OFFSETS_TOPIC:
@@ -36,6 +37,4 @@ class LocalMarkers:
             offset = target.append_marker(
                 kind, producer_id, epoch, coordinator_epoch, bumps_epoch=bumps_epoch
             ).last_offset
-        commit = target.when_committed(offset)
-        if commit is not None:
-            await commit
+        return target.when_committed(offset)

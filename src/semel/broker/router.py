@@ -18,6 +18,7 @@ from semel.broker.context import RequestContext
 from semel.broker.fetch_lanes import FetchLanes
 from semel.broker.handlers import HANDLERS
 from semel.broker.produce_lanes import ProduceLanes
+from semel.rpc.begun import Begun
 from semel.rpc.served import Answer, CloseConnection, Later, Parts, Promised, Ready, ServedConnection, all_of
 from semel.wire.apis import API, request_class
 from semel.wire.codec import decoder
@@ -108,9 +109,8 @@ class Router:
             return Ready(_parts(header.correlation_id, result.response, version), all_of(result.waits_for))
         if isinstance(result, Parked):
             return self._parked(result, header.correlation_id, version)
-        later = Later(self._finish(result, header.correlation_id, version), holds_request=True)
-        later.future.add_done_callback(lambda _: result.close())  # it never began, if the task was cancelled at once
-        return later
+        begun = Begun(self._finish(result, header.correlation_id, version))
+        return begun.result if begun.is_over else Later(begun.in_task(), holds_request=True)
 
     def _unsupported_version(self, key: int, version: int, correlation_id: int) -> Answer:
         """A client that asks for versions in a version we do not know is told, in the oldest form, what we know."""

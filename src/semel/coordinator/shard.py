@@ -94,9 +94,12 @@ class Shard(Generic[S]):
         self.state.replay_marker(producer_id, is_commit=kind == ControlType.COMMIT)
         return appended.last_offset
 
+    def when_committed(self) -> asyncio.Future[None] | None:
+        """None when everything appended so far is durable; otherwise a future of it."""
+        return self.partition.when_committed(self.partition.log.end_offset - 1)
+
     async def committed(self) -> None:
-        """Everything appended so far is durable."""
-        commit = self.partition.when_committed(self.partition.log.end_offset - 1)
+        commit = self.when_committed()
         if commit is not None:
             await commit
 

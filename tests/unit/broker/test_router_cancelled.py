@@ -1,4 +1,4 @@
-"""A request whose connection is gone before its handler has begun."""
+"""A request whose connection is gone before the task has begun that its handler goes on in."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ LENGTH_BYTES = 4
 
 class Connection:
     lane_bytes = 0
+    principal = "User:ANONYMOUS"
 
 
 @simulated()
-async def test_a_request_that_is_cancelled_before_it_began_leaves_nothing_behind(node: Node) -> None:
+async def test_a_request_that_is_cancelled_before_its_task_began_leaves_nothing_behind(node: Node) -> None:
+    node.hold_flushes()
     router = Router(node.broker, AllowAll())
-    frame = request_bytes(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000), 4, 1, "raw")
+    frame = request_bytes(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 4, 1, "raw")
     later = router.dispatch(cast(Any, Connection()), memoryview(frame)[LENGTH_BYTES:])
     assert isinstance(later, Later)
     with warnings.catch_warnings(record=True) as told:

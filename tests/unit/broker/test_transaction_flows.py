@@ -165,10 +165,10 @@ async def test_the_end_of_a_transaction_is_readable_only_when_its_marker_is_dura
     assert await producer.write(b"a") == 0
     write_marker = node.broker.markers.write_marker
 
-    async def slow_disk(*arguments: Any) -> None:
+    def slow_disk(*arguments: Any) -> asyncio.Future[None] | None:
         # The decision is durable; its marker is written now, and hangs on its way to the disk.
         node.hold_flushes(2000)
-        await write_marker(*arguments)
+        return write_marker(*arguments)
 
     node.broker.markers.write_marker = slow_disk  # type: ignore[method-assign]
     assert await producer.commit() == 0

@@ -147,7 +147,7 @@ async def test_a_time_out_in_the_last_epoch_is_followed_by_a_new_id(node: Node) 
 def set_epoch(node: Node, producer: TransactionalProducer, epoch: int) -> None:
     """As if the producer had ended that many transactions."""
     shard = coordinator(node).shards.for_key(producer.transactional_id)
-    shard.append([entry(shard.state.by_id[producer.transactional_id].changed(epoch=epoch))])
+    shard.append([entry(shard.state.by_id[producer.transactional_id]._replace(epoch=epoch))])
     producer.epoch = epoch
 
 

@@ -252,9 +252,11 @@ def hold_markers(node: Node) -> asyncio.Event:
 
     async def held_back(*arguments: Any) -> None:
         await may_write.wait()
-        await write_marker(*arguments)
+        commit = write_marker(*arguments)
+        if commit is not None:
+            await commit
 
-    node.broker.markers.write_marker = held_back  # type: ignore[method-assign]
+    node.broker.markers.write_marker = held_back  # type: ignore[method-assign,assignment]
     return may_write
 
 

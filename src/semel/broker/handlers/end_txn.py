@@ -1,4 +1,4 @@
-"""EndTxn (26), versions 0-5: commits or aborts. Answered when the decision is durable; the markers follow.
+"""EndTxn (26), versions 0-5: commits or aborts. Answered when the decision is durable and the markers written.
 
 From version 5 on (the second generation of the protocol) the end raises the epoch, and the answer carries it.
 """

@@ -42,7 +42,7 @@ async def _write(
 ) -> ErrorCode:
     try:
         context.authorise_cluster(Operation.CLUSTER_ACTION)
-        await broker.markers.write_marker(
+        commit = broker.markers.write_marker(
             (topic, index),
             ControlType.COMMIT if marker.transaction_result else ControlType.ABORT,
             marker.producer_id,
@@ -50,6 +50,8 @@ async def _write(
             marker.coordinator_epoch,
             marker.transaction_version >= _SECOND_GENERATION,
         )
+        if commit is not None:
+            await commit
     except Refused as refusal:
         return refusal.code
     return ErrorCode.NONE

@@ -196,7 +196,7 @@ class TransactionCoordinator:
         second_generation: bool,
         connection: int | None = None,
     ) -> Identity:
-        """EndTxn: answered when the decision is durable; the markers follow."""
+        """EndTxn: answered when the decision is durable, and its markers written where they are not refused."""
         while True:
             shard = self.shards.for_key(transactional_id)
             known = shard.state.by_id.get(transactional_id)
@@ -217,11 +217,7 @@ class TransactionCoordinator:
     def _prepare(self, shard: Shard[Transactions], prepared: Transaction) -> None:
         """Appends the decision, and sees to its markers once it is durable."""
         _append(shard, prepared)
-        self._write_markers(shard, prepared)
-
-    def _write_markers(self, shard: Shard[Transactions], prepared: Transaction) -> None:
-        decided = shard.partition.when_committed(shard.partition.log.end_offset - 1)
-        self._markers.start(prepared, shard.epoch, decided)
+        self._markers.start(prepared, shard.epoch, shard.when_committed())
 
     def _marked(self, transactional_id: str) -> None:
         shard = self.shards.for_key(transactional_id)
@@ -233,14 +229,14 @@ class TransactionCoordinator:
 
     async def _wait_for_end(self, transactional_id: str) -> None:
         """Raises StillEnding when the last marker does not come in time."""
+        if not self.shards.for_key(transactional_id).state.by_id[transactional_id].state.is_prepared:
+            return
         ending = self._endings.get(transactional_id)
         if ending is None:
             ending = self._endings[transactional_id] = asyncio.get_running_loop().create_future()
-        try:
-            async with asyncio.timeout(_END_WAIT_S):
-                await asyncio.shield(ending)
-        except TimeoutError:
-            raise StillEnding(transactional_id) from None
+        done, _ = await asyncio.wait([ending], timeout=_END_WAIT_S)
+        if not done:
+            raise StillEnding(transactional_id)
 
     async def _when_ended(self, transactional_id: str, attempt: Callable[[], None]) -> None:
         """Tries, and once more after the last transaction has been ended, if that was what stood in the way."""
@@ -256,7 +252,7 @@ class TransactionCoordinator:
         """Decisions that were made before a crash are carried out after it."""
         for transaction in shard.state.by_id.values():
             if transaction.state.is_prepared:
-                self._write_markers(shard, transaction)
+                self._markers.carry_on(transaction, shard.epoch, shard.when_committed())
 
     def start_upkeep(self) -> None:
         config = self._config()

@@ -87,20 +87,21 @@ def initialised(
     check_may_raise(transaction, claimed)
     if transaction.state.is_prepared:
         raise StillEnding(transaction.transactional_id)
-    fresh = {
-        "timeout_ms": timeout_ms,
-        "state": moved(transaction.state, Event.INIT),
-        "partitions": frozenset(),
-        "started_ms": -1,
-        "updated_ms": now_ms,
-        "next_producer_id": NO_PRODUCER_ID,
-        "client_version": 0,
-        "timed_out_epoch": NO_EPOCH,
-        "raised_from_epoch": claimed.epoch,
-    }
-    if new_id is not None:
-        return transaction.changed(producer_id=new_id, epoch=0, previous_producer_id=transaction.producer_id, **fresh)
-    return transaction.changed(epoch=transaction.epoch + 1, **fresh)
+    fresh = transaction._replace(
+        epoch=transaction.epoch + 1,
+        timeout_ms=timeout_ms,
+        state=moved(transaction.state, Event.INIT),
+        partitions=frozenset(),
+        started_ms=-1,
+        updated_ms=now_ms,
+        next_producer_id=NO_PRODUCER_ID,
+        client_version=0,
+        timed_out_epoch=NO_EPOCH,
+        raised_from_epoch=claimed.epoch,
+    )
+    if new_id is None:
+        return fresh
+    return fresh._replace(producer_id=new_id, epoch=0, previous_producer_id=transaction.producer_id)
 
 
 def check_may_raise(transaction: Transaction, claimed: Identity) -> None:
@@ -144,7 +145,7 @@ def with_partitions(
     is_open = transaction.state == TransactionState.ONGOING
     if is_open and added <= transaction.partitions:
         return None
-    return transaction.changed(
+    return transaction._replace(
         state=moved(transaction.state, Event.ADD),
         partitions=transaction.partitions | added if is_open else added,
         started_ms=transaction.started_ms if is_open else now_ms,
@@ -194,7 +195,7 @@ def ended_by_client(
         )
     event = Event.COMMIT if is_commit else Event.ABORT
     # How the markers are judged follows from how the transaction is ended, not from how it was joined.
-    prepared = transaction.changed(
+    prepared = transaction._replace(
         state=moved(state, event),
         updated_ms=now_ms,
         client_version=2 if bumps_epoch else 0,
@@ -203,13 +204,13 @@ def ended_by_client(
     )
     if not bumps_epoch:
         return Ending(claimed, prepared)
-    prepared = prepared.changed(epoch=transaction.epoch + 1)
+    prepared = prepared._replace(epoch=transaction.epoch + 1)
     if state != TransactionState.ONGOING:
-        prepared = prepared.changed(partitions=frozenset(), started_ms=now_ms)
+        prepared = prepared._replace(partitions=frozenset(), started_ms=now_ms)
     if needs_new_id(transaction):
         if new_id is None:
             raise ValueError("the epochs are used up, and no new producer id was brought along")
-        return Ending(Identity(new_id, 0), prepared.changed(next_producer_id=new_id))
+        return Ending(Identity(new_id, 0), prepared._replace(next_producer_id=new_id))
     return Ending(Identity(transaction.producer_id, prepared.epoch), prepared)
 
 
@@ -247,7 +248,7 @@ def _with_new_id(aborted: Transaction, new_id: ProducerId | None) -> Ending:
     new id, by an end without partitions."""
     if new_id is None:
         raise ValueError("the epochs are used up, and no new producer id was brought along")
-    prepared = aborted.changed(state=moved(aborted.state, Event.ABORT), client_version=2, next_producer_id=new_id)
+    prepared = aborted._replace(state=moved(aborted.state, Event.ABORT), client_version=2, next_producer_id=new_id)
     return Ending(Identity(new_id, 0), prepared)
 
 
@@ -257,21 +258,21 @@ def ended_by_coordinator(
     """Aborts what its producer cannot end any more: time has run out, a newer instance takes over, or the producer
     itself asks for another epoch (`raised_by`). The epoch is raised first, so that nothing of the old instance is
     accepted after the marker."""
-    fenced = transaction.changed(
+    fenced = transaction._replace(
         state=moved(transaction.state, Event.FENCE),
         epoch=transaction.epoch + 1,
         timed_out_epoch=transaction.epoch if timed_out else NO_EPOCH,
         raised_from_epoch=raised_by.epoch,
         updated_ms=now_ms,
     )
-    return fenced.changed(state=moved(fenced.state, Event.ABORT))
+    return fenced._replace(state=moved(fenced.state, Event.ABORT))
 
 
 def completed(transaction: Transaction, now_ms: int) -> Transaction:
     """Every marker is written."""
-    done = transaction.changed(state=moved(transaction.state, Event.MARKED), partitions=frozenset(), updated_ms=now_ms)
+    done = transaction._replace(state=moved(transaction.state, Event.MARKED), partitions=frozenset(), updated_ms=now_ms)
     if transaction.next_producer_id != NO_PRODUCER_ID:
-        return done.changed(
+        return done._replace(
             producer_id=transaction.next_producer_id,
             epoch=0,
             previous_producer_id=transaction.producer_id,

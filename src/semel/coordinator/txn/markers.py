@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from semel.coordinator.txn.state import TransactionState
@@ -16,6 +16,7 @@ from semel.coordinator.txn.transactions import TopicPartition, Transaction
 from semel.log.errors import Refused
 from semel.log.types import Epoch, ProducerId
 from semel.records.control import ControlType
+from semel.rpc.begun import Begun
 from semel.wire.errors import ErrorCode
 
 logger = logging.getLogger("semel.coordinator")
@@ -32,7 +33,7 @@ _SETTLED = (
 class MarkerSink(Protocol):
     """Where markers go: the leader of a partition."""
 
-    async def write_marker(
+    def write_marker(
         self,
         partition: TopicPartition,
         kind: ControlType,
@@ -40,38 +41,54 @@ class MarkerSink(Protocol):
         epoch: Epoch,
         coordinator_epoch: Epoch,
         bumps_epoch: bool,
-    ) -> None:
-        """Done when the marker is durable; raises Refused."""
+    ) -> Awaitable[None] | None:
+        """Writes it; raises Refused. None when it is durable, otherwise what is done when it is."""
 
 
 class MarkerWriter:
-    """One task per transaction that is being ended. `done` is called when all of its markers are written."""
+    """A task for each transaction whose end has to wait. `done` is called when all of its markers are written."""
 
     def __init__(self, sink: MarkerSink, done: Callable[[str], None]) -> None:
         self._sink = sink
         self._done = done
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks: dict[str, asyncio.Future[None]] = {}
 
     def start(self, transaction: Transaction, coordinator_epoch: Epoch, decided: asyncio.Future[None] | None) -> None:
-        """Begins once `decided`, the commit of the decision, is done."""
-        task = asyncio.ensure_future(self._write(transaction, coordinator_epoch, decided))
-        task.add_done_callback(_report_failure)
-        self._tasks[transaction.transactional_id] = task
+        """Begins when `decided`, the commit of the decision, is done: at once, if it is. Whoever waits for that commit
+        from now on goes on after the markers are written."""
+        begun = Begun(self._see_to(transaction, coordinator_epoch, decided))
+        if not begun.is_over:
+            self._tasks[transaction.transactional_id] = begun.in_task()
 
-    async def _write(
+    def carry_on(
         self, transaction: Transaction, coordinator_epoch: Epoch, decided: asyncio.Future[None] | None
     ) -> None:
-        if decided is not None:
-            await decided
-        left = set(transaction.partitions)
+        """What was left over at a restart begins in a turn of its own: the start of a node writes nothing of it."""
+        task = asyncio.ensure_future(self._see_to(transaction, coordinator_epoch, decided))
+        self._tasks[transaction.transactional_id] = task
+
+    async def _see_to(
+        self, transaction: Transaction, coordinator_epoch: Epoch, decided: asyncio.Future[None] | None
+    ) -> None:
+        try:
+            if decided is not None:
+                await decided
+            await self._write(transaction, coordinator_epoch)
+            await self._note_end(transaction.transactional_id)
+        except Exception:
+            # A mistake of ours: the transaction stays as it is decided, and the next start carries it out.
+            logger.critical("the markers of a transaction are not written until the next start", exc_info=True)
+        finally:
+            self._tasks.pop(transaction.transactional_id, None)
+
+    async def _write(self, transaction: Transaction, coordinator_epoch: Epoch) -> None:
+        left = sorted(transaction.partitions)
         while left:
-            partitions = sorted(left)
-            results = await asyncio.gather(*(self._one(p, transaction, coordinator_epoch) for p in partitions))
-            left = {partition for partition, is_done in zip(partitions, results, strict=True) if not is_done}
+            # All are written before the first is waited for: their flushes go on at the same time.
+            attempts = [(partition, Begun(self._one(partition, transaction, coordinator_epoch))) for partition in left]
+            left = [partition for partition, attempt in attempts if not await attempt]
             if left:
                 await asyncio.sleep(_RETRY_S)
-        await self._note_end(transaction.transactional_id)
-        del self._tasks[transaction.transactional_id]
 
     async def _note_end(self, transactional_id: str) -> None:
         """The disk may refuse the last record as well as a marker."""
@@ -85,7 +102,7 @@ class MarkerWriter:
     async def _one(self, partition: TopicPartition, transaction: Transaction, coordinator_epoch: Epoch) -> bool:
         is_commit = transaction.state == TransactionState.PREPARE_COMMIT
         try:
-            await self._sink.write_marker(
+            commit = self._sink.write_marker(
                 partition,
                 ControlType.COMMIT if is_commit else ControlType.ABORT,
                 transaction.producer_id,
@@ -93,6 +110,8 @@ class MarkerWriter:
                 coordinator_epoch,
                 transaction.bumps_epoch,
             )
+            if commit is not None:
+                await commit
         except Refused as refusal:
             if refusal.code in _SETTLED:
                 return True
@@ -105,10 +124,3 @@ class MarkerWriter:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _report_failure(task: asyncio.Task[None]) -> None:
-    """A mistake of ours: the transaction stays as it is decided, and the next start carries it out."""
-    error = None if task.cancelled() else task.exception()
-    if error is not None:
-        logger.critical("the markers of a transaction are not written until the next start", exc_info=error)

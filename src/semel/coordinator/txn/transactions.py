@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from functools import lru_cache
 from struct import Struct
+from typing import NamedTuple
 
 from semel.coordinator.shard import Entry
 from semel.coordinator.txn.state import TransactionState
@@ -25,8 +26,7 @@ _VALUE_VERSION = 1
 TopicPartition = tuple[str, int]
 
 
-@dataclass(frozen=True)
-class Transaction:
+class Transaction(NamedTuple):
     """The state of one transactional id. Never changed in place: each decision makes the next one."""
 
     transactional_id: str
@@ -55,9 +55,6 @@ class Transaction:
     def is_overdue(self, now_ms: int) -> bool:
         return self.state == TransactionState.ONGOING and now_ms - self.started_ms >= self.timeout_ms
 
-    def changed(self, **fields: object) -> Transaction:
-        return replace(self, **fields)  # type: ignore[arg-type]
-
 
 def entry(transaction: Transaction) -> Entry:
     return Entry(_key(transaction.transactional_id), _value(transaction))
@@ -67,9 +64,18 @@ def tombstone(transactional_id: str) -> Entry:
     return Entry(_key(transactional_id), None)
 
 
+@lru_cache(maxsize=4096)
 def _key(transactional_id: str) -> bytes:
     key = TransactionLogKey(transactional_id=transactional_id)
     return _VERSION.pack(_KEY_VERSION) + encode(key, _KEY_VERSION)
+
+
+@lru_cache(maxsize=4096)
+def _id_in(key: bytes) -> str | None:
+    (version,) = _VERSION.unpack_from(key)
+    if version != _KEY_VERSION:
+        return None
+    return decode(TransactionLogKey, version, memoryview(key)[2:]).transactional_id
 
 
 def _value(transaction: Transaction) -> bytes:
@@ -107,12 +113,9 @@ class Transactions:
         self.offsets: dict[str, Offset] = {}
 
     def replay(self, record: Record, producer_id: ProducerId) -> None:
-        if record.key is None:
+        transactional_id = None if record.key is None else _id_in(record.key)
+        if transactional_id is None:
             return
-        (version,) = _VERSION.unpack_from(record.key)
-        if version != _KEY_VERSION:
-            return
-        transactional_id = decode(TransactionLogKey, version, memoryview(record.key)[2:]).transactional_id
         if record.value is None:
             self.by_id.pop(transactional_id, None)
             self.offsets.pop(transactional_id, None)

@@ -214,7 +214,7 @@ def test_only_the_last_epoch_of_the_previous_id_is_a_retry_and_only_while_the_ne
     with refused(ErrorCode.PRODUCER_FENCED):
         end(fresh, Identity(PRODUCER, LAST_EPOCH - 1), commit=commit, v2=True)
     with refused(ErrorCode.PRODUCER_FENCED):
-        end(fresh.changed(epoch=1), LAST, commit=commit, v2=True)
+        end(fresh._replace(epoch=1), LAST, commit=commit, v2=True)
 
 
 @both_ends

@@ -27,23 +27,20 @@ class Leaders:
     def __init__(self, **refusals: list[ErrorCode]) -> None:
         self.refusals = {("out", int(name[1:])): codes for name, codes in refusals.items()}
         self.taken: list[tuple[TopicPartition, ControlType]] = []
-        self.goes_on = asyncio.Event()
-        self.goes_on.set()
-        self.took_leave = 0
+        self.is_slow = False
+        self.flushes: list[asyncio.Future[None]] = []
 
-    async def write_marker(
+    def write_marker(
         self, partition: TopicPartition, kind: ControlType, producer_id: int, epoch: int, coordinator: int, bumps: bool
-    ) -> None:
-        try:
-            await self.goes_on.wait()
-        except asyncio.CancelledError:
-            await asyncio.sleep(0)
-            self.took_leave += 1
-            raise
+    ) -> asyncio.Future[None] | None:
         waiting = self.refusals.get(partition, [])
         if waiting:
             raise Refused(waiting.pop(0), "not now")
         self.taken.append((partition, kind))
+        if not self.is_slow:
+            return None
+        self.flushes.append(asyncio.get_running_loop().create_future())
+        return self.flushes[-1]
 
 
 class Endings:
@@ -127,7 +124,7 @@ async def test_a_mistake_of_ours_is_told_and_a_close_is_not_called_one(caplog: p
         assert caplog.records[0].exc_info is not None
         assert isinstance(caplog.records[0].exc_info[1], ZeroDivisionError)
         caplog.clear()
-        leaders.goes_on.clear()
+        leaders.is_slow = True
         closed = MarkerWriter(leaders, Endings())
         closed.start(PREPARED, 3, None)
         await asyncio.sleep(0.01)
@@ -138,21 +135,90 @@ async def test_a_mistake_of_ours_is_told_and_a_close_is_not_called_one(caplog: p
 
 
 @in_virtual_time
+async def test_where_everything_is_durable_at_once_the_transaction_is_over_at_once() -> None:
+    leaders, endings = Leaders(), Endings()
+    writer = MarkerWriter(leaders, endings)
+    writer.start(PREPARED, 3, None)
+    assert leaders.taken == [(P0, ControlType.COMMIT), (P1, ControlType.COMMIT)]
+    assert endings.over == [ID]
+    assert not writer._tasks
+
+
+@in_virtual_time
+async def test_what_was_left_over_at_a_restart_is_not_written_by_the_start_itself() -> None:
+    leaders, endings = Leaders(), Endings()
+    MarkerWriter(leaders, endings).carry_on(PREPARED, 3, None)
+    assert not leaders.taken
+    await asyncio.sleep(0.01)
+    assert len(leaders.taken) == 2
+    assert endings.over == [ID]
+
+
+@in_virtual_time
+async def test_whoever_waits_for_the_decision_too_finds_the_markers_written() -> None:
+    leaders = Leaders()
+    decided, answer = (asyncio.get_running_loop().create_future() for _ in range(2))
+    MarkerWriter(leaders, Endings()).start(PREPARED, 3, decided)
+
+    async def answered() -> int:
+        await answer
+        return len(leaders.taken)
+
+    answering = asyncio.ensure_future(answered())
+    await asyncio.sleep(0.01)
+    decided.set_result(None)
+    answer.set_result(None)
+    assert await answering == 2
+
+
+@in_virtual_time
+async def test_markers_are_written_without_waiting_for_each_other_and_the_end_waits_for_all() -> None:
+    leaders, endings = Leaders(), Endings()
+    leaders.is_slow = True
+    MarkerWriter(leaders, endings).start(PREPARED, 3, None)
+    assert len(leaders.taken) == 2
+    for flush in reversed(leaders.flushes):
+        assert not endings.over
+        flush.set_result(None)
+        await asyncio.sleep(0.01)
+    assert endings.over == [ID]
+
+
+@in_virtual_time
+async def test_a_marker_that_is_lost_before_it_is_durable_is_written_again() -> None:
+    leaders, endings = Leaders(), Endings()
+    leaders.is_slow = True
+    MarkerWriter(leaders, endings).start(PREPARED, 3, None)
+    leaders.is_slow = False
+    leaders.flushes[0].set_exception(Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is closed"))
+    leaders.flushes[1].set_result(None)
+    await asyncio.sleep(1)
+    assert leaders.taken == [(p, ControlType.COMMIT) for p in (P0, P1, P0)]
+    assert endings.over == [ID]
+
+
+@in_virtual_time
 async def test_a_close_returns_when_nothing_runs_any_more() -> None:
     leaders, endings = Leaders(), Endings()
-    leaders.goes_on.clear()
+    leaders.is_slow = True
     writer = MarkerWriter(leaders, endings)
     writer.start(PREPARED, 3, None)
     await asyncio.sleep(0.01)
     await writer.close()
-    assert leaders.took_leave == 2
+    for flush in leaders.flushes:
+        flush.cancel()
+    await asyncio.sleep(1)
     assert not endings.over
 
 
 @in_virtual_time
 async def test_what_has_ended_is_not_kept() -> None:
-    writer = MarkerWriter(Leaders(), Endings())
+    leaders = Leaders()
+    leaders.is_slow = True
+    writer = MarkerWriter(leaders, Endings())
     writer.start(PREPARED, 3, None)
     assert list(writer._tasks) == [ID]
+    for flush in leaders.flushes:
+        flush.set_result(None)
     await asyncio.sleep(1)
     assert not writer._tasks

@@ -26,7 +26,7 @@ def in_state(state: TransactionState, **fields: object) -> Transaction:
     partitions = frozenset({P0}) if state in (S.ONGOING, *PREPARED_STATES, S.PREPARE_EPOCH_FENCE) else frozenset()
     started_ms = -1 if state == S.EMPTY else NOW_MS - 100
     base = Transaction(ID, PRODUCER, EPOCH, 60_000, state, partitions, started_ms, NOW_MS - 50)
-    return base.changed(**fields)
+    return base._replace(**fields)
 
 
 def init(
