@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import errno
 import json
 import logging
 import os
@@ -25,6 +26,7 @@ from semel.log.errors import BrokenLog
 logger = logging.getLogger("semel")
 
 _NEVER = str((1 << 63) - 1)
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -56,8 +58,12 @@ def _raise_open_files_limit() -> None:
 
 
 def _refuse(text: str) -> int:
+    return _end_with(Exit.WRONG_CALL, text)
+
+
+def _end_with(code: Exit, text: str) -> int:
     print(f"semel serve: {text}", file=sys.stderr)
-    return Exit.WRONG_CALL
+    return code
 
 
 def _flags(options: argparse.Namespace) -> dict[str, str]:
@@ -98,23 +104,40 @@ async def _serve(broker: Broker, *, is_json: bool) -> int:
         loop.add_signal_handler(number, stopping.set)
     try:
         await broker.start()
-    except (AlreadyLocked, WrongDirectory, OSError) as error:
+    except (AlreadyLocked, WrongDirectory) as error:
         return _refuse(str(error))
+    except OSError as error:
+        return _cannot_start(error, broker.store.root)
     except BrokenLog as error:
-        print(f"semel serve: {error}", file=sys.stderr)
-        return Exit.FAILED
+        return _end_with(Exit.FAILED, str(error))
     address, data, age_ms = f"{broker.advertised_host}:{broker.advertised_port}", str(broker.store.root), _age_ms()
     if is_json:
         _say({"event": "ready", "address": address, "data": data, "start_ms": age_ms})
     else:
         print(f"semel is ready at {address}, data in {data}, after {age_ms} ms", flush=True)
     await stopping.wait()
-    await broker.stop()
+    try:
+        await broker.stop()
+    except OSError as error:
+        if error.errno not in _NO_SPACE:
+            raise
+        advice = f"make some on the disk of {data} before it is started again; nothing is lost"
+        return _end_with(Exit.FAILED, f"{error.strerror}: the node has ended as after a crash; {advice}")
     if is_json:
         _say({"event": "stopped"})
     else:
         print("semel has stopped cleanly", flush=True)
     return 0
+
+
+def _cannot_start(error: OSError, root: str) -> int:
+    if error.errno in _NO_SPACE:
+        advice = f"make some on the disk of {root}, and start again; nothing is lost"
+        return _end_with(Exit.FAILED, f"{error.strerror}: {advice}")
+    if error.filename is None:
+        return _refuse(str(error))
+    advice = "mend that, or name another directory with --data"
+    return _refuse(f"cannot keep data in {root}: {error.filename}: {error.strerror}; {advice}")
 
 
 def _say(document: dict[str, object]) -> None:

@@ -142,6 +142,10 @@ class Disk(Protocol):
 
     def sync_dir_now(self, path: str) -> None: ...
 
+    def sync_parents_now(self, path: str) -> None:
+        """Make the name of a directory durable, and those of the directories above it that this process can have made
+        with it."""
+
     def read_file(self, path: str) -> bytes: ...
 
     async def replace_file(self, path: str, data: Buffer) -> None:

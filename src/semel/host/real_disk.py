@@ -252,6 +252,18 @@ class RealDisk:
         finally:
             os.close(fd)
 
+    def sync_parents_now(self, path: str) -> None:
+        path = os.path.realpath(path)
+        device = os.stat(path).st_dev
+        while path != "/":
+            path = os.path.dirname(path)
+            if os.stat(path).st_dev != device:
+                return  # `make_dirs` does not mount
+            try:
+                self.sync_dir_now(path)
+            except PermissionError:  # somebody else's: nothing above it is ours
+                return
+
     async def replace_file(self, path: str, data: Buffer) -> None:
         await self._replacer.replace(normal(path), data)
 

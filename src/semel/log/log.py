@@ -17,7 +17,7 @@ from semel.log.errors import BrokenLog, Refused
 from semel.log.indexes import AbortedTransaction
 from semel.log.produce_kernel import LogEnd, OrdinaryBatch, OrdinaryProduce
 from semel.log.producers import NO_OFFSET, EndedTransaction, Producers
-from semel.log.segment import NO_TIMESTAMP, Segment
+from semel.log.segment import LOG_SUFFIX, NO_TIMESTAMP, Segment
 from semel.log.snapshots import remove_snapshot, snapshot_files, snapshot_offsets, write_snapshot_now
 from semel.log.types import Epoch, Offset, ProducerId
 from semel.records.batch import BatchHeader, read_header, set_base_offset, set_leader_epoch
@@ -200,16 +200,21 @@ class Log(LogEnd):
     def _make_directory(self) -> None:
         self.disk.make_dirs(self.directory)
         path = f"{self.directory}/{IDENTITY_FILE}"
-        if self.identity is not None and not self.disk.exists(path):
-            file = self.disk.open(path, create=True)
-            try:
-                file.write_at(0, self.identity)
-            except OSError:
-                self.disk.remove(path)
-                raise
-            self._new_file = file
+        if self.identity is None or self._new_file is not None:
+            return
+        # One may be there that could not be written whole, and could not be removed then either.
+        file = self.disk.open(path, create=not self.disk.exists(path))
+        try:
+            file.write_at(0, self.identity)
+        except OSError:
+            self.disk.remove(path)
+            raise
+        self._new_file = file
 
     def _new_segment(self) -> Segment:
+        left_over = f"{self.directory}/{self.end_offset:020d}{LOG_SUFFIX}"
+        if self.disk.exists(left_over):  # of a roll that failed, when that could not be removed either
+            self.disk.remove(left_over)
         segment = Segment(self.disk, self.directory, self.end_offset, is_new=True, is_active=True)
         self._names_made += 1
         return segment
@@ -227,6 +232,10 @@ class Log(LogEnd):
             raise
         self.segments.append(following)
         self._unsettled.append(sealed)
+        if not self.dirty or self.dirty[-1] is not sealed:
+            # A write that was refused may have been cut back since its last flush. If that did not last, what comes now
+            # would lie behind a torn batch.
+            self.dirty.append(sealed)
         self._due_snapshot = (self.end_offset, self.producers.rows())
         self.on_roll(self)
 
@@ -285,7 +294,7 @@ class Log(LogEnd):
             self._new_file = None
         if made > self._names_synced:
             await self.disk.sync_dir(self.directory)
-        if not self._is_name_durable:
+        if not self._is_name_durable and self.segments:
             await self.disk.sync_dir(self.directory.rpartition("/")[0])
             self._is_name_durable = True
         self._names_synced = max(self._names_synced, made)

@@ -8,7 +8,9 @@ there is damage, not a torn tail, and is reported, kept, and never served.
 """
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 
 from semel.config import TopicConfig
 from semel.host.api import Disk
@@ -57,10 +59,7 @@ def load_log(
     bases = sorted(int(name[: -len(LOG_SUFFIX)]) for name in names if name.endswith(LOG_SUFFIX))
     if not bases:
         return Log(disk, directory, config, start_offset=start_offset), done
-    segments = [
-        Segment(disk, directory, base, is_new=False, is_active=number == len(bases) - 1)
-        for number, base in enumerate(bases)
-    ]
+    segments = _open_segments(disk, directory, bases)
     epochs = read_epochs(disk, directory)
     loader = _Loader(disk, directory, config, segments, epochs, recovery_point, start_offset, now_ms, done)
     loader.load(was_clean)
@@ -86,6 +85,27 @@ def load_log(
     )
     log.epochs.truncate_start(log.start_offset)
     return log, done
+
+
+def _open_segments(disk: Disk, directory: str, bases: list[Offset]) -> list[Segment]:
+    segments = [Segment(disk, directory, base, is_new=False, is_active=base == bases[-1]) for base in bases]
+    for before, segment in pairwise(segments):
+        if not segment.size_bytes and _reaches(before, segment.base_offset):
+            # It was begun when the disk failed, and could not be removed then: the one before it went on.
+            logger.warning("%s: removed, it is empty and the segment before it goes on", segment.path)
+            segment.remove()
+            others = [other for other in segments if other is not segment]
+            for other in others:
+                other.close()
+            return _open_segments(disk, directory, [other.base_offset for other in others])
+    return segments
+
+
+def _reaches(segment: Segment, offset: Offset) -> bool:
+    indexed = segment.offset_index.last() if segment.offset_index.is_whole else None
+    with suppress(CorruptSegment):  # its torn end
+        return any(found.base_offset >= offset for found in segment.heads(0 if indexed is None else indexed[1]))
+    return False
 
 
 class _Loader:

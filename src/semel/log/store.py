@@ -67,13 +67,8 @@ class LogStore:
     def open(self) -> None:
         """Takes the directory; raises AlreadyLocked when another node holds it."""
         disk = self.host.disk
-        if not disk.exists(self.root):
-            disk.make_dirs(self.root)
-            parent = self.root.rpartition("/")[0] or "/"
-            while parent != "/":
-                disk.sync_dir_now(parent)
-                parent = parent.rpartition("/")[0] or "/"
-            disk.sync_dir_now("/")
+        disk.make_dirs(self.root)
+        disk.sync_parents_now(self.root)  # it may have been made by a start that did not get to this point
         self._lock = disk.lock(f"{self.root}/{_LOCK}")
         self._recovery_points = read_checkpoint(disk, f"{self.root}/{RECOVERY_POINTS}")
         self._log_starts = read_checkpoint(disk, f"{self.root}/{LOG_STARTS}")
@@ -96,6 +91,17 @@ class LogStore:
     def _holds_log(self, name: str) -> bool:
         path, disk = f"{self.root}/{name}", self.host.disk
         return disk.is_dir(path) and any(inner.endswith(LOG_SUFFIX) for inner in disk.list_dir(path))
+
+    def _holds_records(self, directory: str) -> bool:
+        disk = self.host.disk
+        for name in disk.list_dir(directory) if disk.is_dir(directory) else []:
+            if name.endswith(LOG_SUFFIX):
+                file = disk.open(f"{directory}/{name}")
+                size_bytes = file.size()
+                file.close()
+                if size_bytes:
+                    return True
+        return False
 
     def directory(self, topic: str, partition: int) -> str:
         return f"{self.root}/{topic}-{partition}"
@@ -124,8 +130,8 @@ class LogStore:
         return log
 
     def _move_away_stranger(self, key: TopicPartition, identity: bytes) -> None:
-        """A directory of this name may have belonged to a deleted topic and been brought back by a power cut; or power
-        was lost while it was made, before anything was acknowledged. It is kept beside: it may be ours and damaged."""
+        """A directory of this name may have belonged to a deleted topic and been brought back by a power cut, perhaps
+        without what it had to say of its topic. It is kept beside: it may be ours and damaged."""
         directory = self.directory(*key)
         path = f"{directory}/{IDENTITY_FILE}"
         try:
@@ -134,18 +140,19 @@ class LogStore:
             found = b""
         if found == identity:
             return
-        if not found:
-            # Power was lost before it, or its name, was durable. Nobody else would write it: the log is there already.
+        if not found and (self.was_clean or self._recovery_points.get(key) or not self._holds_records(directory)):
+            # Power was lost before it, or its name, was durable, or somebody has removed it. Nobody else would write
+            # it: the log is there already.
             if self.host.disk.is_dir(directory):
                 self.host.disk.replace_file_now(path, identity)
             return
-        if self._recovery_points.get(key) and not _IDENTITY.fullmatch(found):
+        if found and self._recovery_points.get(key) and not _IDENTITY.fullmatch(found):
             raise BrokenLog(
                 f"{directory}/{IDENTITY_FILE} is damaged; if the directory belongs to this topic, remove the file, if "
                 "not, move the directory away"
             )
         stray = self._renamed(directory, _STRAY_SUFFIX)
-        logger.error("%s is of a topic that is not there: kept as %s, remove it when you are sure", directory, stray)
+        logger.error("%s is of another topic: kept as %s, remove it when you are sure", directory, stray)
         self._forget(key)
         self.host.disk.sync_dir_now(self.root)
 

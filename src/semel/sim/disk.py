@@ -343,6 +343,12 @@ class SimDisk:
         self.check_fault("sync_dir", path)
         self._sync(directory, crash)
 
+    def sync_parents_now(self, path: str) -> None:
+        path = normal(path)
+        while path != "/":
+            path = os.path.dirname(path)
+            self.sync_dir_now(path)
+
     def _sync(self, directory: Directory, crash: When | None) -> None:
         if crash == "during":
             self.die()

@@ -179,6 +179,15 @@ async def test_flushing_syncing_and_warming_return(disk, root):
         await disk.sync_dir(f"{root}/missing")
 
 
+def test_a_directory_is_made_durable_with_those_above_it(disk, root, monkeypatch):
+    disk.make_dirs(f"{root}/a/b")
+    synced = []
+    monkeypatch.setattr(disk, "sync_dir_now", synced.append)
+    disk.sync_parents_now(f"{root}/a/b")
+    assert synced[:2] == [f"{root}/a", root]
+    assert len(set(synced)) == len(synced)
+
+
 async def test_many_flushes_of_one_file_at_once_all_return(disk, root):
     file = disk.open(f"{root}/a", create=True)
     file.write_at(0, b"x")

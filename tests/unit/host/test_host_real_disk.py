@@ -321,3 +321,42 @@ def test_a_range_that_would_block_is_not_warm(disk, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "preadv", blocks_at_the_end)
     assert file.is_warm(0, 200_000)
     assert not file.is_warm(0, 300_000)
+
+
+def test_directories_above_one_that_is_somebody_elses_are_left_alone(disk, tmp_path, monkeypatch):
+    disk.make_dirs(str(tmp_path / "closed" / "a" / "b"))
+    tried = []
+
+    def sync(path):
+        tried.append(path)
+        if path == str(tmp_path / "closed"):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr(disk, "sync_dir_now", sync)
+    disk.sync_parents_now(str(tmp_path / "closed" / "a" / "b"))
+    assert tried == [str(tmp_path / "closed" / "a"), str(tmp_path / "closed")]
+
+
+def test_directories_of_another_file_system_are_left_alone(disk, tmp_path, monkeypatch):
+    disk.make_dirs(str(tmp_path / "mounted" / "a" / "b"))
+    device_of = os.stat
+    tried = []
+
+    def stat_of(path, **more):
+        found = list(device_of(path, **more))
+        found[stat.ST_DEV] += str(path) == str(tmp_path)
+        return os.stat_result(found)
+
+    monkeypatch.setattr(disk, "sync_dir_now", tried.append)
+    monkeypatch.setattr(real_disk.os, "stat", stat_of)
+    disk.sync_parents_now(str(tmp_path / "mounted" / "a" / "b"))
+    assert tried == [str(tmp_path / "mounted" / "a"), str(tmp_path / "mounted")]
+
+
+def test_the_directories_above_are_those_behind_a_symbolic_link(disk, tmp_path, monkeypatch):
+    disk.make_dirs(str(tmp_path / "real" / "a"))
+    os.symlink(tmp_path / "real" / "a", tmp_path / "link")
+    tried = []
+    monkeypatch.setattr(disk, "sync_dir_now", tried.append)
+    disk.sync_parents_now(str(tmp_path / "link"))
+    assert tried[0] == str(tmp_path / "real")

@@ -11,6 +11,7 @@ from semel.log.errors import Refused
 from semel.log.log import Log
 from semel.records.control import ControlType
 from semel.sim.disk import SimDisk
+from semel.sim.loop import run
 from semel.wire.errors import ErrorCode
 
 
@@ -119,6 +120,82 @@ def test_a_log_that_cannot_be_begun_is_begun_later(kind: str, nth: int) -> None:
     write(log, batch(b"a"))
     assert offsets_from(log, 0) == [0]
     assert disk.read_file(f"{log.directory}/partition.metadata") == log.identity
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_half_an_identity_that_cannot_be_removed_is_made_whole_later(seed: int) -> None:
+    """Without it the log would be taken for another topic's at the next start, and moved away."""
+    disk = SimDisk(seed)
+    log = new_log(disk)
+    log.identity = b"version: 0\ntopic_id: abc"
+    for _ in range(2):
+        disk.fail_at("write", 1, errno.ENOSPC)
+        disk.fail_at("remove", 1, errno.EIO)
+        with pytest.raises(Refused):
+            write(log, batch(b"a"))
+        assert disk.exists(f"{log.directory}/partition.metadata")
+    write(log, batch(b"a"))
+    assert disk.read_file(f"{log.directory}/partition.metadata") == log.identity
+    run(log.flush())
+    assert disk.after_power_loss(seed).read_file(f"{log.directory}/partition.metadata") == log.identity
+
+
+def with_segment_left_over(disk: SimDisk) -> Log:
+    """A roll failed by age, and the segment that it had begun could not be removed."""
+    log = new_log(disk, segment_ms=1000, index_interval_bytes=0)
+    for number in range(3):
+        write(log, batch(b"a", timestamp_ms=number))
+    disk.fail_at("create", 2, errno.ENOSPC)
+    disk.fail_at("remove", 1, errno.EIO)
+    with pytest.raises(Refused):
+        write(log, batch(b"late", timestamp_ms=5000))
+    assert disk.exists(f"{log.directory}/{3:020d}.log")
+    return log
+
+
+def test_a_roll_succeeds_where_an_earlier_one_has_left_its_segment() -> None:
+    log = with_segment_left_over(SimDisk())
+    write(log, batch(b"late", timestamp_ms=5000))
+    assert [segment.base_offset for segment in log.segments] == [0, 3]
+    assert offsets_from(log, 0) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("rolls_later", [False, True])
+@pytest.mark.parametrize("end", ["kill", "power cut", "clean stop"])
+def test_a_segment_that_is_left_over_takes_nothing_from_the_one_that_went_on(end: str, rolls_later: bool) -> None:
+    disk = SimDisk()
+    log = with_segment_left_over(disk)
+    for number in range(4):
+        write(log, batch(b"b", timestamp_ms=500 + number))
+    if rolls_later:
+        write(log, batch(b"late", timestamp_ms=5000))
+        write(log, batch(b"late", timestamp_ms=5001))
+        run(log.settle())
+    written = list(range(log.end_offset))
+    run(log.flush())
+    if end == "clean stop":
+        log.close()
+    disk = disk.after_power_loss(1) if end == "power cut" else disk.after_kill()
+    for _ in range(2):
+        found, _ = load(disk, clean=end == "clean stop", recovery_point=log.end_offset if end == "clean stop" else 0)
+        assert offsets_from(found, 0) == written
+        assert not disk.exists(f"{log.directory}/{3:020d}.log")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_was_cut_back_stays_so_when_more_is_durable_in_the_next_segment(seed: int) -> None:
+    disk = SimDisk(seed)
+    log = new_log(disk, segment_ms=1000)
+    write(log, batch(b"a", timestamp_ms=0))
+    run(log.flush())
+    disk.fail_at("write", 1, errno.ENOSPC)
+    with pytest.raises(Refused):
+        write(log, batch(b"refused", timestamp_ms=1))
+    write(log, batch(b"next segment", timestamp_ms=5000))
+    assert len(log.segments) == 2
+    run(log.flush())
+    found, _ = load(disk.after_power_loss(seed))
+    assert offsets_from(found, 0) == [0, 1]
 
 
 def test_a_refused_marker_leaves_the_transaction_open() -> None:

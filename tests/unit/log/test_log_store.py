@@ -79,6 +79,24 @@ def test_a_directory_has_one_holder() -> None:
     simulated(work())
 
 
+def test_the_name_of_a_directory_is_durable_also_if_an_earlier_start_failed_before_that() -> None:
+    async def work() -> None:
+        disk = SimDisk()
+        disk.fail_at("sync_dir")
+        with pytest.raises(OSError, match="Input/output error"):
+            Stand(disk).open()
+        second = Stand(disk.after_kill())
+        second.open()
+        log = second.load()
+        second.fill(log, 3)
+        await second.commit(log)
+        third = Stand(second.disk.after_power_loss(1))
+        third.open()
+        assert offsets_from(third.load(), 0) == [0, 1, 2]
+
+    simulated(work())
+
+
 def test_a_clean_stop_needs_no_scan_and_the_mark_is_used_up_by_the_start() -> None:
     async def work() -> None:
         disk = SimDisk()
@@ -498,6 +516,32 @@ def test_a_directory_in_which_power_was_lost_before_its_topic_was_noted_gets_the
         assert disk.read_file(path) == f"version: 0\ntopic_id: {TOPIC_ID}".encode()
 
     simulated(scenario())
+
+
+@pytest.mark.parametrize(("is_known", "taken"), [(False, []), (True, [0, 1, 2])])
+def test_records_of_which_nobody_says_whose_they_are_are_taken_only_if_some_were_durable(
+    is_known: bool, taken: list[int]
+) -> None:
+    """What is durable has a name: without one they are perhaps those of a deleted topic, that a power cut brought
+    back."""
+
+    async def work() -> None:
+        stand = Stand(SimDisk())
+        stand.open()
+        log = stand.load()
+        stand.fill(log, 3)
+        await stand.commit(log)
+        if is_known:
+            await stand.store.checkpoint()
+        disk = stand.disk.after_kill()
+        disk.remove(f"{log.directory}/partition.metadata")
+        again = Stand(disk)
+        again.open()
+        assert offsets_from(again.load(), 0) == taken
+        strays = [name for name in disk.list_dir(ROOT) if name.endswith("-stray")]
+        assert len(strays) == (not is_known)
+
+    simulated(work())
 
 
 def test_a_directory_whose_name_of_the_topic_is_damaged_is_neither_taken_nor_removed() -> None:
