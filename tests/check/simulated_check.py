@@ -77,7 +77,8 @@ def simulated_check(
         world.generation = 1
         addresses = {FIRST_GENERATION: await world.behind(first), SECOND_GENERATION: world.address}
         access = Access(history, world.host, addresses, world.random, load=load)
-        assault = Assault(kinds, [SimulatedNode(world)], [first, second], world.random("assault"), history)
+        nodes, weathers = [SimulatedNode(world)], [first, second]
+        assault = Assault(kinds, nodes, weathers, world.random("assault"), history, world.proxies)
         stages.append(stage(access))
         await stages[0].run(seconds, attack=assault.run, heal=assault.heal)
 

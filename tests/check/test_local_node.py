@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 
@@ -31,6 +32,22 @@ async def test_a_node_comes_back_with_its_port_and_data(tmp_path: Path) -> None:
         node.resume()
         async with Admin(bootstrap_servers=f"127.0.0.1:{port}") as admin:
             assert "kept" in await admin.list_topics()
+    finally:
+        await node.kill()
+
+
+async def test_a_node_comes_back_also_if_who_killed_it_did_not_wait_for_its_end(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "import time; print('semel is ready at 127.0.0.1:1', flush=True); time.sleep(60)"]
+    node = LocalNode("node", tmp_path, command=command)
+    try:
+        await node.start()
+        first = node._process
+        killing = asyncio.ensure_future(node.kill())
+        await asyncio.sleep(0)
+        killing.cancel()
+        await node.start()
+        assert node._process is not first
+        assert node.is_running
     finally:
         await node.kill()
 

@@ -136,6 +136,22 @@ def test_a_late_request_is_written_when_its_client_has_long_gone_on() -> None:
     through({("Produce", 1): Blow(Fault.LATE_REQUEST, delay_s=20)})(scenario)
 
 
+@pytest.mark.parametrize("fault", [Fault.LATE_REQUEST, Fault.DELAY_REQUEST, Fault.DRIP_REQUEST], ids=lambda f: f.name)
+def test_what_is_sent_when_all_has_passed_comes_after_what_was_held_back(fault: Fault) -> None:
+    async def scenario(world: ClientWorld) -> None:
+        await world.proxy.until_passed()
+        client = await connected(world)
+        held = asyncio.ensure_future(is_cut(client.produce(TOPIC, batch_of(b"held back"))))
+        await asyncio.sleep(1)
+        client.close()
+        await world.proxy.until_passed()
+        await (await connected(world)).produce(TOPIC, batch_of(b"next"))
+        assert await values(world) == [b"held back", b"next"]
+        await held
+
+    through({("Produce", 1): Blow(fault, delay_s=20)})(scenario)
+
+
 @pytest.mark.parametrize(
     "fault", [Fault.DELAY_REQUEST, Fault.DELAY_ANSWER, Fault.DRIP_REQUEST, Fault.DRIP_ANSWER], ids=lambda f: f.name
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from semel.broker.broker import Broker
 from semel.records.batch import whole_batches
 from semel.records.build import build_batch
@@ -66,6 +68,27 @@ def test_two_flips_of_the_same_file_are_both_mended_also_on_a_dead_disk() -> Non
         node.disk.dead = True
         assert rot.mend()
         assert node.disk.content_of(path) == before
+
+    with_node(check)
+
+
+@pytest.mark.parametrize(("first", "field"), [(8, "length"), (16, "magic")])
+def test_damage_that_hides_where_batches_begin_leads_no_further_flip_to_what_no_checksum_covers(
+    first: int, field: str
+) -> None:
+    def check(node: SimulatedNode) -> None:
+        path = sealed_path(node.broker)
+        before = node.disk.read_file(path)
+        for position in range(16):
+            rot = Rot(node)
+            rot.flip(0, (first + 0.5) / len(before))
+            once = node.disk.read_file(path)
+            assert once[first] != before[first], field
+            rot.flip(0, (position + 0.5) / len(before))
+            (touched,) = (index for index, byte in enumerate(node.disk.read_file(path)) if byte != once[index])
+            assert touched not in {*range(8), *range(12, 16)}
+            rot.mend()
+            assert node.disk.read_file(path) == before
 
     with_node(check)
 

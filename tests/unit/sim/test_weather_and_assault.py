@@ -9,9 +9,11 @@ from collections import Counter
 import pytest
 
 from semel.sim.attack.assault import ON_NODES, PROCESS, Assault, FaultKind
-from semel.sim.attack.fault_policy import Fault, Passing
+from semel.sim.attack.fault_policy import Fault, NoFaults, Passing
+from semel.sim.attack.fault_proxy import FaultProxy
 from semel.sim.attack.weather import CUTS, DELAYS, Weather
 from semel.sim.history import History, Note
+from semel.sim.host import SimWorld
 from semel.sim.loop import run
 
 PRODUCE = Passing(1, 0, 12, 1)
@@ -92,6 +94,23 @@ def test_every_kind_strikes_and_heals(kind: FaultKind) -> None:
         assert (weather.cut_chance, weather.delay_chance, weather.swallows_answers) == (0.0, 0.0, False)
         if kind in ON_NODES:
             assert kind.value in node.calls
+
+
+def test_nothing_is_healed_before_what_was_held_back_has_gone_on() -> None:
+    async def scenario() -> None:
+        history = History()
+        proxy = FaultProxy(SimWorld(asyncio.get_running_loop(), 1).host("proxy"), NoFaults())  # type: ignore[arg-type]
+        assault = Assault([], [], [], random.Random(1), history, [proxy])
+        with proxy.holding():
+            healing = asyncio.ensure_future(assault.heal())
+            await asyncio.sleep(10)
+            assert not healing.done()
+        await healing
+        assert [operation.text for operation in history.operations if isinstance(operation, Note)] == [
+            "everything is healed"
+        ]
+
+    run(scenario())
 
 
 def test_in_every_round_each_kind_comes_once() -> None:

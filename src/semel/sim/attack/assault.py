@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Protocol
 
+from semel.sim.attack.fault_proxy import FaultProxy
 from semel.sim.attack.weather import Weather
 from semel.sim.history import History, Note
 
@@ -57,6 +58,7 @@ class Assault:
         weathers: Sequence[Weather],
         random: random_module.Random,
         history: History,
+        proxies: Sequence[FaultProxy] = (),
     ) -> None:
         self.dealt: Counter[FaultKind] = Counter()
         self._kinds = list(kinds)
@@ -64,6 +66,7 @@ class Assault:
         self._weathers = list(weathers)
         self._random = random
         self._history = history
+        self._proxies = list(proxies)
         self._left = list(kinds)
 
     async def run(self) -> None:
@@ -83,6 +86,8 @@ class Assault:
         for node in self._nodes:
             node.resume()
             await node.start()
+        for proxy in self._proxies:
+            await proxy.until_passed()
         self._history.note(PROCESS, "everything is healed")
 
     async def _strike(self, kind: FaultKind) -> None:

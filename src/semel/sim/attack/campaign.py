@@ -95,7 +95,7 @@ class Campaign:
         return ",".join(doors)
 
     def assault(self) -> Assault:
-        return Assault(self._kinds, self.nodes, self.weathers, self._random("assault"), self._history)
+        return Assault(self._kinds, self.nodes, self.weathers, self._random("assault"), self._history, self.proxies)
 
     async def close(self) -> None:
         """No process and no connection is left."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 from semel.host.api import Host, Link, Listener
@@ -180,14 +181,16 @@ class Passage:
         if fault is Fault.LATE_REQUEST:
             self._client.close()
         if fault in (Fault.LATE_REQUEST, Fault.DELAY_REQUEST):
-            await asyncio.sleep(blow.delay_s)
+            with self._proxy.holding():
+                await asyncio.sleep(blow.delay_s)
         if fault is Fault.REFUSE and awaited is not None:
             self._owed.append(awaited._replace(own_answer=refusal(frame, awaited.request)))
             self._answer_oneself()
             return
         if fault is Fault.DRIP_REQUEST:
             self._pass_on(b"", awaited)
-            await _drip(self._broker, frame, blow.delay_s)
+            with self._proxy.holding():
+                await _drip(self._broker, frame, blow.delay_s)
             return
         self._pass_on(frame, awaited)
         if fault is Fault.DUPLICATE:
@@ -269,6 +272,9 @@ class FaultProxy:
         self._opening = asyncio.Lock()
         self._passages: set[asyncio.Task[None]] = set()
         self._connections = 0
+        self._held = 0
+        self._nothing_held = asyncio.Event()
+        self._nothing_held.set()
 
     async def open(self, host: str, port: int) -> str:
         """The address of the door to a broker."""
@@ -281,6 +287,22 @@ class FaultProxy:
         for passage in list(self._passages):
             passage.cancel()
         await asyncio.gather(*self._passages, return_exceptions=True)
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """Meanwhile a request is held back, which goes on then, whatever has become of its client."""
+        self._held += 1
+        self._nothing_held.clear()
+        try:
+            yield
+        finally:
+            self._held -= 1
+            if not self._held:
+                self._nothing_held.set()
+
+    async def until_passed(self) -> None:
+        """All that was held back has gone on: what is sent from now on is not undone by what was sent before."""
+        await self._nothing_held.wait()
 
     def report(self) -> str:
         """What it did, for the message of a test that fails."""

@@ -43,6 +43,7 @@ class LocalNode:
         self._command = list(command)
         self._starts = 0
         self._process: asyncio.subprocess.Process | None = None
+        self._is_killed = False
 
     @property
     def address(self) -> tuple[str, int]:
@@ -53,10 +54,13 @@ class LocalNode:
         return self._process is not None and self._process.returncode is None
 
     async def start(self) -> None:
+        if self._is_killed and self._process is not None:
+            await self._process.wait()  # whoever killed it may have been called off before its end was known
         if self.is_running:
             return
         if self._process is not None and self._process.returncode != -signal.SIGKILL:
             raise NodeDied(f"{self.name} ended with code {self._process.returncode}:\n{self._last_words()}")
+        self._is_killed = False
         self._starts += 1
         self._root.mkdir(parents=True, exist_ok=True)
         settings = [part for name, value in SETTINGS.items() for part in ("--set", f"{name}={value}")]
@@ -87,6 +91,7 @@ class LocalNode:
 
     async def kill(self) -> None:
         if self._process is not None and self._process.returncode is None:
+            self._is_killed = True
             self._process.kill()
             await self._process.wait()
 

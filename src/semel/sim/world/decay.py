@@ -67,11 +67,18 @@ class Rot:
         assert content
         position, bit = int(share * len(content)), pick // 64 % 8
         if path == segment.path:
-            position = _covered(content, position)
+            position = _covered(self._mended(path, content), position)
         disk.flip_bit(path, position, bit)
         self._flipped.append(Flipped(path, position, bit, disk.content_of(path) or b""))
         self._node.is_rotten = True
         return path
+
+    def _mended(self, path: str, content: bytes) -> bytes:
+        """What the file would be without what has flipped in it so far: damage may hide where its batches begin."""
+        for flipped in reversed(self._flipped):
+            if flipped.path == path and flipped.content == content:
+                content = _with_bit_flipped(content, flipped.position, flipped.bit)
+        return content
 
     def mend(self) -> bool:
         """Files that are still as they were then are mended; the others were removed or made anew. Whether there was
@@ -83,6 +90,10 @@ class Rot:
         self._flipped.clear()
         self._node.is_rotten = False
         return were_flipped
+
+
+def _with_bit_flipped(content: bytes, position: int, bit: int) -> bytes:
+    return content[:position] + bytes([content[position] ^ 1 << bit]) + content[position + 1 :]
 
 
 def _covered(content: bytes, position: int) -> int:

@@ -115,7 +115,7 @@ class _Simulation:
         side = SideTopics(access, findings) if schedule.has_keys else None
         if side is not None:
             await side.create()
-        strikes = Strikes(schedule.strikes, self.world, node, machines, weathers, findings)
+        strikes = Strikes(schedule.strikes, self.world, node, machines, weathers, self._proxies, findings)
         crowd = strikes.crowd = Crowd(access, machines, side)
         await crowd.run(schedule.seconds, attack=strikes.run, heal=strikes.heal)
         for proxy in self._proxies:

@@ -7,6 +7,7 @@ import contextvars
 from collections.abc import Callable, Sequence
 from typing import Literal
 
+from semel.sim.attack.fault_proxy import FaultProxy
 from semel.sim.clock import SimClock
 from semel.sim.disk import Kind, When
 from semel.sim.host import SimWorld
@@ -45,6 +46,7 @@ class Strikes:
         node: SimulatedNode,
         machines: Machines,
         weathers: Sequence[DoublingWeather],
+        proxies: Sequence[FaultProxy],
         findings: Findings,
     ) -> None:
         self._strikes = strikes
@@ -52,6 +54,7 @@ class Strikes:
         self._node = node
         self._machines = machines
         self._weathers = list(weathers)
+        self._proxies = list(proxies)
         self._findings = findings
         self._lasting: list[asyncio.Task[None]] = []
         self._restarts: list[asyncio.Task[None]] = []
@@ -121,6 +124,8 @@ class Strikes:
             self._findings.note(WHO, "some partitions could not be opened: the node is started again")
             self._node.kill(0.0)
             await self._node.until_up()
+        for proxy in self._proxies:
+            await proxy.until_passed()
         self._findings.note(WHO, "everything is healed")
 
     def _tell(self, strike: Strike, text: str) -> None:
