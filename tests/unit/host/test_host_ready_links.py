@@ -8,6 +8,7 @@ import socket
 import pytest
 from network_peers import Pair, Recorder
 
+from open_descriptors import open_descriptors
 from semel.host.ready_links import ROUNDS_PER_TURN
 from semel.host.real_network import RealNetwork
 
@@ -22,10 +23,6 @@ class Answering(Recorder):
     def received(self, count):
         super().received(count)
         self._act()
-
-
-def _descriptors():
-    return len(os.listdir("/proc/self/fd"))
 
 
 async def _until(condition):
@@ -290,7 +287,7 @@ async def test_what_fails_while_one_link_is_served_does_not_hold_back_the_answer
 
 
 async def test_the_last_link_that_ends_gives_the_descriptor_back():
-    before = _descriptors()
+    before = open_descriptors()
     network = RealNetwork()
     for _ in range(3):
         pair = await Pair.connect(network)
@@ -301,7 +298,7 @@ async def test_the_last_link_that_ends_gives_the_descriptor_back():
         _end(pair)
         assert network._ready_links.is_closed
         await asyncio.sleep(0)
-        assert _descriptors() == before
+        assert open_descriptors() <= before
 
 
 async def test_the_loop_has_its_turn_while_a_link_is_ready_for_ever():

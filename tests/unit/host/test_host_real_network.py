@@ -358,7 +358,8 @@ def test_what_follows_a_range_leaves_with_its_end_and_the_socket_is_not_corked_a
         pair = await Pair.connect(RealNetwork(20_000))
         pair.start()
         expected = b""
-        for length in (1_000_000, 1_000_001, 65_483, 3_000_000):
+        # Out of so small a buffer the system sends when the last is acknowledged, and who has nothing to say is late.
+        for length in (1_000_000, 1_000_001, 65_483, 3_000_000) if peer_talks else (100_000, 100_001, 65_483):
             for answer in range(3):  # the later ones wait behind the first
                 parts = [b"head %d" % answer, FileRange(file, 0, length), b"\0" * (answer + 1), b"and more"]
                 expected += b"".join(file.read_at(0, length) if type(part) is FileRange else part for part in parts)
@@ -383,11 +384,11 @@ def test_a_range_that_the_link_takes_back_from_the_round_is_corked_no_more(run, 
     async def main():
         disk = RealDisk()
         file = disk.open(str(tmp_path / "a"), create=True)
-        file.write_at(0, os.urandom(30_000_000))
+        file.write_at(0, os.urandom(1_000_000))
         pair = await Pair.connect(RealNetwork(20_000))
         pair.start()
         connected = pair.server._socket
-        pair.server.send([b"head", FileRange(file, 0, 30_000_000), b"tail"])
+        pair.server.send([b"head", FileRange(file, 0, 1_000_000), b"tail"])
 
         def is_corked(_):
             return connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_CORK)
@@ -396,8 +397,8 @@ def test_a_range_that_the_link_takes_back_from_the_round_is_corked_no_more(run, 
         assert pair.server.unsent_bytes
         pair.server.ready(select.EPOLLIN | select.EPOLLOUT)
         assert connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_CORK) == 0
-        await pair.at_client.until_bytes(30_000_008)
-        assert pair.at_client.data == b"head" + file.read_at(0, 30_000_000) + b"tail"
+        await pair.at_client.until_bytes(1_000_008)
+        assert pair.at_client.data == b"head" + file.read_at(0, 1_000_000) + b"tail"
         pair.close()
         disk.close()
 
