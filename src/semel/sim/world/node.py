@@ -18,7 +18,6 @@ from semel.log.errors import BrokenLog, CorruptSegment, Refused
 from semel.sim.disk import SimDisk
 from semel.sim.host import SimWorld
 from semel.sim.loop import OWNER
-from semel.sim.power import PowerLost
 from semel.sim.world.crowd import end_tasks
 from semel.sim.world.findings import Findings
 from semel.sim.world.recovered import Exactness, compare
@@ -149,7 +148,7 @@ class SimulatedNode:
             error = None if task.cancelled() else task.exception()
         finally:
             died.cancel()
-        if task.cancelled() or isinstance(error, PowerLost) or self.disk.dead:
+        if self._died.is_set():  # perhaps in the very moment in which it came up
             self.findings.note(BROKER, "died while it started")
             return
         if error is not None:
