@@ -37,6 +37,11 @@ cdef extern from *:
         pthread_t thread[SEMEL_MAX_THREADS];
     } semel_pool;
 
+    /* How often the process was forked on its way here. `getpid` would tell a child as well, by a system call each time. */
+    static int semel_forks;
+    static void semel_forked(void) { semel_forks++; }
+    static void semel_count_forks(void) { pthread_atfork(NULL, NULL, semel_forked); }
+
     static void semel_pool_release(semel_pool *pool) {
         pthread_mutex_lock(&pool->mutex);
         int left = --pool->references;
@@ -88,8 +93,11 @@ cdef extern from *:
             semel_finish(pool, job.id, error);
             if (pool->finished == 1) { /* the loop has nothing to collect yet: wake it; else it is awake already */
                 uint64_t one = 1;
+                /* Without the mutex, which the loop will want. It may have collected meanwhile, and then finds nothing. */
+                pthread_mutex_unlock(&pool->mutex);
                 ssize_t ignored = write(pool->event_fd, &one, sizeof one);
                 (void)ignored;
+                pthread_mutex_lock(&pool->mutex);
             }
         }
         pthread_mutex_unlock(&pool->mutex);
@@ -152,9 +160,9 @@ cdef extern from *:
             semel_job *slot = &pool->jobs[(pool->first_job + pool->waiting++) % pool->capacity];
             slot->id = id; slot->kind = kind; slot->fd = fd; slot->position = position; slot->length = length;
             pool->unfinished++;
-            pthread_cond_signal(&pool->wake);
         }
         pthread_mutex_unlock(&pool->mutex);
+        if (!error) pthread_cond_signal(&pool->wake); /* without the mutex, which the thread wants at once */
         return error;
     }
 
@@ -190,6 +198,8 @@ cdef extern from *:
     ctypedef struct semel_pool:
         int event_fd
         size_t capacity
+    int semel_forks
+    void semel_count_forks()
     enum: SEMEL_FDATASYNC, SEMEL_FSYNC, SEMEL_WARM, SEMEL_CLOSE, SEMEL_MAX_THREADS
     semel_pool *semel_pool_start(int threads, size_t capacity) nogil
     int semel_pool_submit(semel_pool *pool, uint64_t id, int kind, int fd, int64_t position, int64_t length) nogil
@@ -199,7 +209,6 @@ cdef extern from *:
     void semel_pool_detach(semel_pool *pool) nogil
     void semel_pool_release(semel_pool *pool) nogil
 
-from posix.unistd cimport getpid
 from libc.errno cimport EAGAIN, errno
 
 import os
@@ -209,25 +218,27 @@ FSYNC = SEMEL_FSYNC
 WARM = SEMEL_WARM
 CLOSE = SEMEL_CLOSE
 
+semel_count_forks()
+
 
 cdef class NativePool:
     """Threads, their rings and their eventfd. Owned by one process: a forked child has none of the threads."""
 
     cdef semel_pool *_pool
-    cdef int _owner_pid
+    cdef int _forks
     cdef uint64_t _last_id
 
     def __cinit__(self, int threads, size_t capacity):
         if not 1 <= threads <= SEMEL_MAX_THREADS or not 1 <= capacity <= 1 << 20:
             raise ValueError(f"a pool cannot have {threads} threads and room for {capacity} jobs")
-        self._owner_pid = getpid()
+        self._forks = semel_forks
         self._pool = semel_pool_start(threads, capacity)
         if self._pool is NULL:
             raise OSError(errno, os.strerror(errno))
 
     def __dealloc__(self):
         # Without close(): the threads finish what they are doing and free the pool; nothing waits for them.
-        if self._pool is not NULL and self._owner_pid == getpid():
+        if self._pool is not NULL and self._forks == semel_forks:
             semel_pool_stop(self._pool)
             semel_pool_detach(self._pool)
             semel_pool_release(self._pool)
@@ -235,7 +246,7 @@ cdef class NativePool:
     cdef semel_pool *_usable(self) except NULL:
         if self._pool is NULL:
             raise ValueError("the pool is closed")
-        if self._owner_pid != getpid():
+        if self._forks != semel_forks:
             raise RuntimeError("the pool belongs to the parent of this forked process")
         return self._pool
 
@@ -271,7 +282,7 @@ cdef class NativePool:
 
     def close(self) -> list:
         """Wait for running jobs, cancel the others (ECANCELED), and return what was not collected yet."""
-        if self._pool is NULL or self._owner_pid != getpid():
+        if self._pool is NULL or self._forks != semel_forks:
             return []
         with nogil:
             semel_pool_stop(self._pool)

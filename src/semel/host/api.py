@@ -46,6 +46,9 @@ class File(Protocol):
     async def flush(self) -> None:
         """Make durable what was written before the call. An OSError is final: every later flush raises it again."""
 
+    def flush_then(self, done: Callable[[OSError | None], None]) -> None:
+        """As `flush`, but when it is over `done` is called from the loop, with what went wrong: without a task."""
+
     def flush_now(self) -> None:
         """As `flush`, but blocking: for start-up and clean stop only."""
 

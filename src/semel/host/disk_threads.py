@@ -1,4 +1,4 @@
-"""Disk work off the loop: flushes, reads ahead and slow closes, each awaited through a future of the loop.
+"""Disk work off the loop: flushes, reads ahead and slow closes, each told of by a callback of the loop when it is done.
 
 `NativeThreads` uses the compiled pool that never takes the GIL; `PythonThreads` does the same with a ThreadPoolExecutor
 where the extension was not compiled. One of them belongs to one event loop.
@@ -36,42 +36,41 @@ class JobKind(IntEnum):
 class _Job(NamedTuple):
     kind: JobKind
     fd: int
+    when_done: Callable[[int], None]
     position: int
     length: int
-    path: str
-    future: asyncio.Future[None]
-    when_done: Callable[[int], None] | None
 
 
 class DiskThreads(Protocol):
     def submit(
-        self,
-        kind: JobKind,
-        fd: int,
-        path: str,
-        when_done: Callable[[int], None] | None,
-        position: int = 0,
-        length: int = 0,
-    ) -> asyncio.Future[None]:
-        """Start a job. `when_done(errno)` runs on the loop when the thread is done, even after a cancel."""
+        self, kind: JobKind, fd: int, when_done: Callable[[int], None], position: int = 0, length: int = 0
+    ) -> None:
+        """Start a job. `when_done(errno)` runs on the loop when the thread is done, 0 when all is well."""
 
     def close(self) -> None:
-        """Wait for running jobs and cancel the others: their futures fail with ECANCELED."""
+        """Wait for running jobs and cancel the others: those are told ECANCELED."""
 
 
 def start_disk_threads(loop: asyncio.AbstractEventLoop) -> DiskThreads:
     return PythonThreads(loop) if _native is None else NativeThreads(loop)
 
 
-def _end(job: _Job, error: int, loop: asyncio.AbstractEventLoop) -> None:
-    if job.when_done is not None:
+def _tell(job: _Job, error: int, loop: asyncio.AbstractEventLoop) -> None:
+    """What goes wrong there is not for the jobs that ended with it."""
+    try:
         job.when_done(error)
-    if job.future.done() or loop.is_closed():
+    except Exception as failure:
+        loop.call_exception_handler({"message": f"what follows {job} has failed", "exception": failure})
+
+
+def settle(future: asyncio.Future[None], error: OSError | None) -> None:
+    """For a caller that awaits a job: it may be gone meanwhile, and so may its loop."""
+    if future.done() or future.get_loop().is_closed():
         return
-    if error:
-        job.future.set_exception(OSError(error, os.strerror(error), job.path))
+    if error is not None:
+        future.set_exception(error)
     else:
-        job.future.set_result(None)
+        future.set_result(None)
 
 
 class NativeThreads:
@@ -86,18 +85,11 @@ class NativeThreads:
         loop.add_reader(self._fd, self._collect)
 
     def submit(
-        self,
-        kind: JobKind,
-        fd: int,
-        path: str,
-        when_done: Callable[[int], None] | None,
-        position: int = 0,
-        length: int = 0,
-    ) -> asyncio.Future[None]:
-        job = _Job(kind, fd, position, length, path, self._loop.create_future(), when_done)
+        self, kind: JobKind, fd: int, when_done: Callable[[int], None], position: int = 0, length: int = 0
+    ) -> None:
+        job = _Job(kind, fd, when_done, position, length)
         if self._waiting or not self._start(job):
             self._waiting.append(job)
-        return job.future
 
     def _start(self, job: _Job) -> bool:
         number = self._pool.submit(job.kind, job.fd, job.position, job.length)
@@ -107,7 +99,7 @@ class NativeThreads:
 
     def _collect(self) -> None:
         for number, error in self._pool.collect():
-            _end(self._running.pop(number), error, self._loop)
+            _tell(self._running.pop(number), error, self._loop)
         while self._waiting and self._start(self._waiting[0]):
             self._waiting.popleft()
 
@@ -115,9 +107,9 @@ class NativeThreads:
         if not self._loop.is_closed():
             self._loop.remove_reader(self._fd)
         for number, error in self._pool.close():
-            _end(self._running.pop(number), error, self._loop)
+            self._running.pop(number).when_done(error)
         for job in self._waiting:
-            _cancel(job, self._loop)
+            _cancel(job)
         self._waiting.clear()
 
 
@@ -133,19 +125,12 @@ class PythonThreads:
         self._last_number = 0
 
     def submit(
-        self,
-        kind: JobKind,
-        fd: int,
-        path: str,
-        when_done: Callable[[int], None] | None,
-        position: int = 0,
-        length: int = 0,
-    ) -> asyncio.Future[None]:
-        job = _Job(kind, fd, position, length, path, self._loop.create_future(), when_done)
+        self, kind: JobKind, fd: int, when_done: Callable[[int], None], position: int = 0, length: int = 0
+    ) -> None:
+        job = _Job(kind, fd, when_done, position, length)
         self._last_number += 1
         self._running[self._last_number] = job
         self._executor.submit(self._work, self._last_number, job)
-        return job.future
 
     def _work(self, number: int, job: _Job) -> None:
         self._begun.add(number)
@@ -157,7 +142,7 @@ class PythonThreads:
         job = self._running.pop(number, None)
         if job is not None:  # else close() has ended it already
             self._begun.discard(number)
-            _end(job, self._ended.pop(number), self._loop)
+            _tell(job, self._ended.pop(number), self._loop)
 
     def close(self) -> None:
         self._executor.shutdown(wait=True, cancel_futures=True)
@@ -165,16 +150,14 @@ class PythonThreads:
             if number in self._begun:
                 self._collect(number)
             else:
-                _cancel(self._running.pop(number), self._loop)
+                _cancel(self._running.pop(number))
 
 
-def _cancel(job: _Job, loop: asyncio.AbstractEventLoop) -> None:
+def _cancel(job: _Job) -> None:
     """End a job that was never begun. A descriptor that was given away to be closed is closed all the same."""
     if job.kind is JobKind.CLOSE:
         os.close(job.fd)
-        _end(job, 0, loop)
-    else:
-        _end(job, _ECANCELED, loop)
+    job.when_done(0 if job.kind is JobKind.CLOSE else _ECANCELED)
 
 
 _ECANCELED = errno.ECANCELED

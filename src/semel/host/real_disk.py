@@ -14,10 +14,11 @@ import os
 import resource
 import stat
 from collections import OrderedDict
+from collections.abc import Callable
 from contextlib import suppress
 
 from semel.host.api import AlreadyLocked, Buffer
-from semel.host.disk_threads import DiskThreads, JobKind, start_disk_threads
+from semel.host.disk_threads import DiskThreads, JobKind, settle, start_disk_threads
 from semel.host.file_replacer import FileReplacer
 from semel.host.real_file import RealFile
 
@@ -199,7 +200,7 @@ class RealDisk:
                 file.end()
         finally:
             if held >= 0:
-                self._running_threads().submit(JobKind.CLOSE, held, path, None)
+                self._running_threads().submit(JobKind.CLOSE, held, lambda _: None)
 
     def _hold_if_slow_to_free(self, path: str) -> int:
         """Keep the inode through unlink, so that a thread frees the blocks of a large file: a gigabyte takes long."""
@@ -225,6 +226,8 @@ class RealDisk:
     # Durability
 
     def _running_threads(self) -> DiskThreads:
+        if self._threads is not None and self._loop is not None and self._loop.is_running():
+            return self._threads
         loop = asyncio.get_running_loop()
         if self._threads is None or loop is not self._loop:
             if self._threads is not None:
@@ -233,17 +236,25 @@ class RealDisk:
             self._loop = loop
         return self._threads
 
-    def submit(self, kind: JobKind, file: RealFile, position: int = 0, length: int = 0) -> asyncio.Future[None]:
-        """Start a job on a file, which stays pinned until the thread is done with it, cancelled or not."""
+    def submit(
+        self, kind: JobKind, file: RealFile, when_done: Callable[[int], None], position: int = 0, length: int = 0
+    ) -> None:
+        """Start a job on a file, which is pinned: `when_done` unpins it."""
         threads = self._running_threads()
         file.pin()
-        done = file.flush_done if kind is JobKind.FDATASYNC else file.warm_done
-        return threads.submit(kind, file.fd, file.path, done, position, length)
+        threads.submit(kind, file.fd, when_done, position, length)
 
     async def sync_dir(self, path: str) -> None:
         threads = self._running_threads()
+        synced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        await threads.submit(JobKind.FSYNC, fd, path, lambda _: os.close(fd))
+
+        def done(error: int) -> None:
+            os.close(fd)
+            settle(synced, OSError(error, os.strerror(error), path) if error else None)
+
+        threads.submit(JobKind.FSYNC, fd, done)
+        await synced
 
     def sync_dir_now(self, path: str) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from contextlib import suppress
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from semel.host.api import Buffer
-from semel.host.disk_threads import JobKind
+from semel.host.disk_threads import JobKind, settle
 
 if TYPE_CHECKING:
     from semel.host.real_disk import RealDisk
@@ -22,10 +23,10 @@ class RealFile:
     __slots__ = (
         "_closed",
         "_disk",
-        "_flushed",
-        "_flushing",
         "_gone",
+        "_under_way",
         "_used",
+        "_wanted",
         "fd",
         "flush_error",
         "path",
@@ -41,8 +42,9 @@ class RealFile:
         self.flush_error: OSError | None = None
         self._disk = disk
         self._used = disk.used
-        self._flushing: asyncio.Future[None] | None = None
-        self._flushed: asyncio.Future[None] | None = None
+        # Who is told of the flush that runs, and who of the next one.
+        self._under_way: list[Callable[[OSError | None], None]] = []
+        self._wanted: list[Callable[[OSError | None], None]] = []
         self._closed = False
         self._gone = False
 
@@ -118,35 +120,38 @@ class RealFile:
         os.ftruncate(fd, length)
 
     async def flush(self) -> None:
-        # One at a time: of two that run side by side on one descriptor, Linux tells only one of a failed write-back.
-        while self._flushing is not None:
-            with suppress(OSError):
-                await asyncio.shield(self._flushing)
+        flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.flush_then(partial(settle, flushed))
+        await flushed
+
+    def flush_then(self, done: Callable[[OSError | None], None]) -> None:
         if self.flush_error is not None:
-            raise self.flush_error
-        self._flushing = self._disk.submit(JobKind.FDATASYNC, self)
+            asyncio.get_running_loop().call_soon(done, self.flush_error)
+            return
+        self._wanted.append(done)
+        # One at a time: of two that run side by side on one descriptor, Linux tells only one of a failed write-back.
+        if not self._under_way:
+            self._begin_flush()
+
+    def _begin_flush(self) -> None:
+        """One for all who have asked so far."""
+        wanted, self._wanted = self._wanted, []
+        self._disk.submit(JobKind.FDATASYNC, self, self.flush_done)
+        self._under_way = wanted
         self.unflushed = False  # what is written from here on is for the next flush
-        # A future of its own: a caller that is cancelled must not take the outcome with it, and a shield costs a turn.
-        self._flushed = asyncio.get_running_loop().create_future()
-        await self._flushed
 
     def flush_done(self, error: int) -> None:
-        flushing, self._flushing = self._flushing, None
-        flushed, self._flushed = self._flushed, None
+        ended, self._under_way = self._under_way, []
         if error:
             self._remember(OSError(error, os.strerror(error), self.path))
-            if flushing is not None:
-                flushing.add_done_callback(asyncio.Future.exception)  # heard of here
-        self.unpin()
-        if flushed is None or flushed.done() or flushed.get_loop().is_closed():
-            return
-        if self.flush_error is not None:
-            flushed.set_exception(self.flush_error)
+        if self._wanted and self.flush_error is None:
+            self._begin_flush()
         else:
-            flushed.set_result(None)
-
-    def warm_done(self, _: int) -> None:
+            ended += self._wanted
+            self._wanted = []
         self.unpin()
+        for done in ended:
+            done(self.flush_error)
 
     def flush_now(self) -> None:
         if self.flush_error is not None:
@@ -181,7 +186,14 @@ class RealFile:
         return True
 
     async def warm(self, position: int, length: int) -> None:
-        await self._disk.submit(JobKind.WARM, self, position, length)
+        warmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(error: int) -> None:
+            self.unpin()
+            settle(warmed, OSError(error, os.strerror(error), self.path) if error else None)
+
+        self._disk.submit(JobKind.WARM, self, done, position, length)
+        await warmed
 
     def pin(self) -> None:
         self.descriptor()  # from here on it is open, so that a removal does not take it away

@@ -256,25 +256,49 @@ class Log(LogEnd):
 
     async def flush(self) -> None:
         """Makes durable what was appended before the call. A disk that refuses is final: the node must stop."""
+        self._check_may_flush()
+        self._is_flushing = True
+        end_offset = self.end_offset
+        dirty, self.dirty = self.dirty, []
+        try:
+            await self._sync_names()
+            for segment in dirty:
+                if not segment.is_removed:
+                    await segment.flush()
+        except BaseException as failure:
+            self._flushed(dirty, end_offset, failure)
+            raise
+        self._flushed(dirty, end_offset, None)
+
+    def flush_then(self, done: Callable[[BaseException | None], None]) -> bool:
+        """As `flush` where that is to flush one file, as it mostly is; `done` is told when it is over, with what went
+        wrong, and it takes no task. False: there is more to do, and nothing is done."""
+        dirty, end_offset = self.dirty, self.end_offset
+        if len(dirty) != 1 or dirty[0].is_removed or not self._are_names_durable:
+            return False
+        self._check_may_flush()
+
+        def flushed(failure: OSError | None) -> None:
+            self._flushed(dirty, end_offset, failure)
+            done(failure)
+
+        dirty[0].file.flush_then(flushed)
+        self._is_flushing = True
+        self.dirty = []
+        return True
+
+    def _check_may_flush(self) -> None:
         if self._is_flushing:
             raise BrokenLog(f"two flushes of {self.directory} at once")
         self._check_disk()
-        self._is_flushing = True
-        try:
-            end_offset = self.end_offset
-            dirty, self.dirty = self.dirty, []
-            try:
-                await self._sync_names()
-                for segment in dirty:
-                    if not segment.is_removed:
-                        await segment.flush()
-            except BaseException as failure:
-                self.dirty = dirty + self.dirty  # cancelled, perhaps: a clean stop still has to flush them
-                self._note_failure(failure)
-                raise
+
+    def _flushed(self, dirty: list[Segment], end_offset: Offset, failure: BaseException | None) -> None:
+        self._is_flushing = False
+        if failure is None:
             self.flushed_offset = max(self.flushed_offset, end_offset)
-        finally:
-            self._is_flushing = False
+        else:
+            self.dirty = dirty + self.dirty  # cancelled, perhaps: a clean stop still has to flush them
+            self._note_failure(failure)
 
     def _note_failure(self, failure: BaseException) -> None:
         if isinstance(failure, OSError):
@@ -283,6 +307,10 @@ class Log(LogEnd):
     def _check_disk(self) -> None:
         if self._disk_failure is not None:
             raise self._disk_failure
+
+    @property
+    def _are_names_durable(self) -> bool:
+        return self._names_made == self._names_synced and self._is_name_durable and self._new_file is None
 
     async def _sync_names(self) -> None:
         """Makes the directory, its identity and the names in it durable. `flush` and `settle` may be in here at once,

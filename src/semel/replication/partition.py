@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple
 
 from semel.config import TopicConfig
@@ -64,11 +64,18 @@ class Partition:
         self.on_broken = on_broken
         self._waiting_for_commit: deque[tuple[Offset, asyncio.Future[None]]] = deque()
         self.watchers: dict[object, Callable[[], None]] = {}
-        self._flush: asyncio.Task[None] | None = None
+        self._is_flushing = False
+        self._whole_flush: asyncio.Task[None] | None = None  # the last one of more than a file
+        self._flush_over: asyncio.Future[None] | None = None  # while it closes
         self._flush_timer: asyncio.TimerHandle | None = None
         self._ordinary: OrdinaryBatch | None = None
         self.is_closed = False
         log.epochs.assign(leader_epoch, log.end_offset)
+
+    @cached_property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        """The one that it lives in: to ask for it is a system call."""
+        return asyncio.get_running_loop()
 
     @property
     def config(self) -> TopicConfig:
@@ -178,37 +185,51 @@ class Partition:
         if log.end_offset - log.flushed_offset >= log.config.flush_messages:
             self._flush_soon()
         elif self._flush_timer is None and log.config.flush_ms < _NEVER_MS:
-            loop = asyncio.get_running_loop()
-            self._flush_timer = loop.call_later(log.config.flush_ms / 1000, self._flush_overdue)
+            self._flush_timer = self._loop.call_later(log.config.flush_ms / 1000, self._flush_overdue)
 
     def _flush_overdue(self) -> None:
         self._flush_timer = None
         self._flush_soon()
 
     def _flush_soon(self) -> None:
-        if self._flush is None and not self.is_closed:
-            self._flush = asyncio.ensure_future(self._flush_all())
+        """When this turn of the loop is over: what else comes in it is part of the flush."""
+        if not self._is_flushing and not self.is_closed:
+            self._is_flushing = True
+            self._loop.call_soon(self._begin_flushing)
 
-    async def _flush_all(self) -> None:
-        """Group commit: each turn makes durable whatever came during the one before."""
+    def _begin_flushing(self) -> None:
+        self._go_on_flushing(self.log.is_dirty)
+
+    def _go_on_flushing(self, is_due: bool) -> None:
+        """Group commit: each flush makes durable whatever came during the one before."""
+        if is_due and not self.is_closed:
+            try:
+                if not self.log.flush_then(self._flushed):
+                    self._whole_flush = self._loop.create_task(self.log.flush())
+                    self._whole_flush.add_done_callback(self._flushed_whole)
+                return
+            except Exception as error:
+                self.on_broken(error)
+        self._is_flushing = False
+        if self._flush_over is not None:
+            self._flush_over.set_result(None)
+
+    def _flushed_whole(self, flush: asyncio.Task[None]) -> None:
+        if not flush.cancelled():  # else the node has ended
+            self._flushed(flush.exception())
+
+    def _flushed(self, error: BaseException | None) -> None:
         log = self.log
-        try:
-            is_due = log.is_dirty
-            while is_due and not self.is_closed:
-                await log.flush()
-                if log.config.flush_messages == 1:
-                    self._advance(log.flushed_offset)
-                    is_due = log.is_dirty
-                else:
-                    is_due = log.end_offset - log.flushed_offset >= log.config.flush_messages
-        except asyncio.CancelledError:
-            raise
-        except BaseException as error:
+        if error is not None:
             # A partition that was deleted meanwhile has lost its files: that is no failure of the disk.
             if not self.is_closed:
                 self.on_broken(error)
-        finally:
-            self._flush = None
+            self._go_on_flushing(False)
+        elif log.config.flush_messages == 1:
+            self._go_on_flushing(log.is_dirty)
+            self._advance(log.flushed_offset)
+        else:
+            self._go_on_flushing(log.end_offset - log.flushed_offset >= log.config.flush_messages)
 
     def _advance(self, high_watermark: Offset) -> None:
         """Moves the high watermark up, never back, and wakes who waited for it."""
@@ -228,7 +249,7 @@ class Partition:
         """None when everything up to `last_offset` is committed; otherwise a future of it."""
         if last_offset < self.log.high_watermark:
             return None
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[None] = self._loop.create_future()
         waiting = self._waiting_for_commit
         if not waiting or waiting[-1][0] <= last_offset:
             waiting.append((last_offset, future))
@@ -321,8 +342,9 @@ class Partition:
     async def close(self) -> None:
         """A clean stop: waits for the flush that is under way."""
         self.abandon()
-        if self._flush is not None:
-            await asyncio.wait([self._flush])
+        if self._is_flushing:
+            self._flush_over = self._loop.create_future()
+            await self._flush_over
 
     def abandon(self) -> None:
         """The partition is served here no longer: everyone who waits is told to look for its leader again."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from semel.host.api import Buffer
@@ -104,6 +106,13 @@ class SimFile:
                 self._disk.die()
         finally:
             self.unpin()
+
+    def flush_then(self, done: Callable[[OSError | None], None]) -> None:
+        def ended(flushing: asyncio.Task[None]) -> None:
+            if not flushing.cancelled():  # else its node is dead
+                done(flushing.exception())  # type: ignore[arg-type]
+
+        asyncio.get_running_loop().create_task(self.flush()).add_done_callback(ended)
 
     def flush_now(self) -> None:
         content = self._usable()

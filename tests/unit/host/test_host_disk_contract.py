@@ -188,6 +188,24 @@ def test_a_directory_is_made_durable_with_those_above_it(disk, root, monkeypatch
     assert len(set(synced)) == len(synced)
 
 
+async def test_what_follows_a_flush_is_called_once_and_not_from_within_the_call(disk, root):
+    file = disk.open(f"{root}/a", create=True)
+    file.write_at(0, b"x")
+    told, all_told = [], asyncio.Event()
+
+    def tell(failure):
+        told.append(failure)
+        if len(told) == 3:
+            all_told.set()
+
+    for _ in range(3):
+        file.flush_then(tell)
+    assert told == []
+    await asyncio.wait_for(all_told.wait(), 10)
+    await file.flush()
+    assert told == [None] * 3
+
+
 async def test_many_flushes_of_one_file_at_once_all_return(disk, root):
     file = disk.open(f"{root}/a", create=True)
     file.write_at(0, b"x")

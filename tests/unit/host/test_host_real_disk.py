@@ -189,13 +189,39 @@ async def test_flushes_that_wait_for_a_failing_one_fail_too(disk, tmp_path):
     assert [type(outcome) for outcome in outcomes] == [OSError] * 4
 
 
-async def test_flushes_of_one_file_never_run_side_by_side(disk, tmp_path, monkeypatch):
+async def test_what_follows_a_flush_is_told_of_its_failure_and_of_an_earlier_one(disk, tmp_path):
     file = disk.open(str(tmp_path / "a"), create=True)
-    under_way, most = 0, 0
+    break_descriptor(file)
+    told = []
+    file.flush_then(told.append)
+    assert told == [], "from the loop, not from within the call"
+    with pytest.raises(OSError, match="Invalid"):
+        await file.flush()
+    file.flush_then(told.append)
+    assert len(told) == 1
+    await asyncio.sleep(0)
+    assert told == [file.flush_error] * 2
+    assert file.pins == 0
+
+
+async def test_a_file_removed_during_its_flush_is_flushed_once_more_for_who_has_asked_meanwhile(disk, tmp_path):
+    file = disk.open(str(tmp_path / "a"), create=True)
+    file.write_at(0, b"x")
+    flushes = [asyncio.create_task(file.flush()) for _ in range(2)]
+    await asyncio.sleep(0)
+    disk.remove(file.path)
+    await asyncio.gather(*flushes)
+    assert file.fd == -1
+
+
+async def test_flushes_of_one_file_never_run_side_by_side_and_those_that_wait_share_one(disk, tmp_path, monkeypatch):
+    file = disk.open(str(tmp_path / "a"), create=True)
+    under_way, most, begun = 0, 0, 0
     submit, flush_done = disk.submit, type(file).flush_done
 
     def counted_submit(*args):
-        nonlocal under_way, most
+        nonlocal under_way, most, begun
+        begun += 1
         under_way += 1
         most = max(most, under_way)
         return submit(*args)
@@ -208,7 +234,7 @@ async def test_flushes_of_one_file_never_run_side_by_side(disk, tmp_path, monkey
     monkeypatch.setattr(disk, "submit", counted_submit)
     monkeypatch.setattr(type(file), "flush_done", counted_done)
     await asyncio.gather(*(file.flush() for _ in range(8)))
-    assert (most, under_way) == (1, 0)
+    assert (most, under_way, begun) == (1, 0, 2)
 
 
 async def test_a_file_closed_during_its_flush_lives_until_the_flush_ends(disk, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine, Iterator
 from itertools import pairwise
 from typing import Any
@@ -11,7 +12,7 @@ from log_samples import NOW_MS, batch, batches_from, code_of, load, mark, new_lo
 
 from semel.host.api import FileRange
 from semel.log.errors import BrokenLog, Refused
-from semel.log.log import Cold
+from semel.log.log import Cold, Log
 from semel.log.segment import Located, Segment
 from semel.records.batch import read_header, whole_batches
 from semel.records.compact import filter_batch
@@ -254,6 +255,77 @@ async def test_two_flushes_at_once_are_a_fault_of_ours() -> None:
     with pytest.raises(BrokenLog):
         await log.flush()
     first.close()
+
+
+class Over:
+    """Is told of the end of a flush that nobody awaits."""
+
+    def __init__(self) -> None:
+        self.failure: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
+
+    def __call__(self, failure: BaseException | None) -> None:
+        self.failure.set_result(failure)
+
+
+async def _flushed_once(disk: SimDisk | None = None) -> Log:
+    log = new_log(disk)
+    write(log, batch(b"a"))
+    await log.flush()
+    return log
+
+
+async def test_a_flush_that_nobody_awaits_promises_what_was_written_before_it() -> None:
+    disk = SimDisk(1)
+    log, over = await _flushed_once(disk), Over()
+    write(log, batch(b"b"))
+    assert log.flush_then(over)
+    assert log.flushed_offset == 1
+    assert not over.failure.done()
+    write(log, batch(b"c"))
+    assert await over.failure is None
+    assert log.flushed_offset == 2
+    assert log.is_dirty
+    found, _ = load(disk.after_power_loss(1), recovery_point=2)
+    assert found.end_offset >= 2
+
+
+async def test_a_flush_of_more_than_a_file_has_to_be_awaited() -> None:
+    log, over = new_log(segment_bytes=300), Over()
+    assert not log.flush_then(over), "there is nothing to flush"
+    write(log, batch(b"a" * 60))
+    assert not log.flush_then(over), "names have to be made durable as well"
+    await log.flush()
+    while len(log.segments) < 3:
+        write(log, batch(b"a" * 60))
+    assert not log.flush_then(over), "several segments"
+    await log.flush()
+    assert log.flushed_offset == log.end_offset
+    write(log, batch(b"a"))
+    assert log.flush_then(over)
+    assert await over.failure is None
+
+
+async def test_two_flushes_at_once_are_a_fault_of_ours_also_when_nobody_awaits_them() -> None:
+    log, over = await _flushed_once(), Over()
+    write(log, batch(b"b"))
+    assert log.flush_then(over)
+    write(log, batch(b"c"))
+    with pytest.raises(BrokenLog):
+        log.flush_then(Over())
+    assert await over.failure is None
+
+
+async def test_a_flush_that_nobody_awaits_and_that_fails_leaves_what_it_had_to_do_and_is_not_tried_again() -> None:
+    disk = SimDisk()
+    log, over = await _flushed_once(disk), Over()
+    write(log, batch(b"b"))
+    disk.fail_at("flush")
+    assert log.flush_then(over)
+    assert isinstance(await over.failure, OSError)
+    assert log.is_dirty
+    assert log.flushed_offset == 1
+    with pytest.raises(OSError, match="Input/output"):
+        log.flush_then(Over())
 
 
 async def _rest_of(begun: Coroutine[Any, Any, None]) -> None:
