@@ -61,7 +61,14 @@ class Begun(Generic[T]):
         """As if the task was cancelled that awaits it, if there is none; without effect on one that is over."""
         if getcoroutinestate(self._coroutine) == CORO_SUSPENDED:
             if isinstance(self._waits_for, asyncio.Future):
+                self._waits_for.add_done_callback(_hear)
                 self._waits_for.cancel()
             with suppress(asyncio.CancelledError, StopIteration):
                 self._coroutine.throw(asyncio.CancelledError())
             self._coroutine.close()
+
+
+def _hear(future: asyncio.Future[Any]) -> None:
+    """What was given up may end with an error all the same, as `gather` does, which nobody else will hear of."""
+    if not future.cancelled():
+        future.exception()

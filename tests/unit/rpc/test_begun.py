@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Coroutine
 from random import Random
 from typing import Any
@@ -129,3 +130,22 @@ async def test_whoever_is_given_up_is_cancelled_where_it_waits(has_task: bool) -
     await asyncio.sleep(0)
     assert told == ["cancelled", "ended"]
     assert future.cancelled()
+
+
+async def test_nobody_complains_of_what_was_given_up_and_ends_with_an_error() -> None:
+    loop = asyncio.get_running_loop()
+    complaints: list[dict[str, Any]] = []
+    loop.set_exception_handler(lambda _, context: complaints.append(context))
+
+    async def waiting() -> None:
+        await asyncio.gather(loop.create_future(), loop.create_future())
+
+    task = Begun(waiting()).in_task()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    del task
+    for _ in range(3):
+        await asyncio.sleep(0)
+    gc.collect()
+    assert not complaints
