@@ -25,7 +25,11 @@ _SECONDS = 1.8
 _WARM_UP_S = 3.0
 # More than any of them writes while it warms up.
 _WRITTEN_BYTES = 2 << 30
-FSYNC_NAME = "fsync beside the page cache, 1 KB"
+# Loads in which semel with fsync stands beside semel without.
+_FSYNC_NAMES = {
+    "produce 1 KB": "fsync beside the page cache, 1 KB",
+    "produce 1 KB, 16 connections": "fsync beside the page cache, 1 KB, 16 connections",
+}
 
 
 class Figure(NamedTuple):
@@ -51,6 +55,11 @@ LOADS = {
             Figure("throughput", lambda one: one.megabytes, "MB/s", 1.1),
             Figure("broker CPU", lambda one: one.cpu_s_per_gb, "s/GB", 0.6, True),
         ),
+        fsync=True,
+    ),
+    "produce 1 KB, 16 connections": Load(
+        ("-m", "0", "-c", "16", "-k", "5", "-r", "16", "-v", "1000"),
+        (Figure("throughput", lambda one: one.megabytes, "MB/s", 1.1),),
         fsync=True,
     ),
     "produce 100 B": Load(
@@ -142,32 +151,45 @@ def _loaded(
 ) -> list[Measured]:
     topic = name.replace(" ", "-").replace(",", "")
     reads = "1" in load.options[:2]
-    needed_bytes, most_written = 0 if reads else _WRITTEN_BYTES, 0.0
-    for node in nodes:
+    needed_bytes, most_written = _WRITTEN_BYTES, 0.0
+    for node in nodes if reads else ():
         node.create(topic, 4)
-        if reads:
-            kload.load(node, topic, "-m", "0", "-c", "4", "-k", "2", "-r", "64", "-v", "1000", seconds=_WARM_UP_S)
+        kload.load(node, topic, "-m", "0", "-c", "4", "-k", "2", "-r", "64", "-v", "1000", seconds=_WARM_UP_S)
     done: dict[str, list[Loaded]] = {node.name: [] for node in nodes}
     for number in range(rounds + 1):
         for node in nodes:
-            memory.fetch_back(needed_bytes)
-            one = kload.load(node, topic, *load.options, seconds=seconds if number else max(seconds, _WARM_UP_S))
+            turn_s = seconds if number else max(seconds, _WARM_UP_S)
+            if reads:
+                one = kload.load(node, topic, *load.options, seconds=turn_s)
+            else:
+                one = _written(node, f"{topic}-{number}", load, turn_s, needed_bytes)
             turn = f"round {number} of {rounds}" if number else "warming up"
             tell(f"{name}, {turn}: {node.name}: {one.requests:,.0f} requests/s, {one.megabytes:,.0f} MB/s")
             if number:
                 done[node.name].append(one)
             most_written = max(most_written, one.sum_megabytes)
-        needed_bytes = 0 if reads else int(most_written * 1.2e6)
-    for node in nodes:
+        needed_bytes = int(most_written * 1.2e6)
+    for node in nodes if reads else ():
         node.delete(topic)
     ours, theirs, *synced = done.values()
     found = [_row(name, figure, ours, theirs) for figure in load.figures]
     for durable in synced:
         found += [_row(f"{name}, fsync", figure._replace(goal=None), durable, theirs) for figure in load.figures]
-    if synced and name == "produce 1 KB":
+    if name in _FSYNC_NAMES:
         mine, other = ([one.megabytes for one in side] for side in (synced[0], ours))
-        found.append(measured(FSYNC_NAME, mine, other, beside="semel --flush os", unit="MB/s", goal=0.8))
+        found.append(measured(_FSYNC_NAMES[name], mine, other, beside="semel --flush os", unit="MB/s", goal=0.8))
     return found
+
+
+def _written(node: Node, topic: str, load: Load, seconds: float, needed_bytes: int) -> Loaded:
+    """To a topic of its own. Nobody pays for what was written before: that is on the disk, and when it is deleted it
+    is not in memory any more."""
+    node.create(topic, 4)
+    os.sync()
+    memory.fetch_back(needed_bytes)
+    one = kload.load(node, topic, *load.options, seconds=seconds)
+    node.delete(topic)
+    return one
 
 
 def _row(name: str, figure: Figure, ours: list[Loaded], theirs: list[Loaded]) -> Measured:

@@ -24,8 +24,9 @@ _PACED_RECORDS = 20_000
 _LIBRDKAFKA_RECORDS = 300_000
 _WORK_S = 2.0
 _PRODUCERS = 8
-# Rounds until Java has compiled what a transaction needs: there are only some hundred in each.
-_TRANSACTIONS_WARMING = 10
+# Rounds until Kafka has compiled what a transaction needs: there are only some hundred in each, with Java's producer
+# some thousand.
+_TRANSACTIONS_WARMING, _JAVA_TRANSACTIONS_WARMING = 10, 4
 # More than any of them writes in its turn: 2,000,000 records of 1 KB.
 _WRITTEN_BYTES = 2_600_000_000
 
@@ -116,6 +117,16 @@ def cases(nodes: Nodes, rounds: int, share: float) -> list[Case[Measured]]:
             Column("a_second", "rate", "/s", 2.0),
             Column("p99_ms", "commit p99", "ms", 0.5, True),
             warming=_TRANSACTIONS_WARMING,
+        ),
+        *(
+            case(
+                f"Kafka's producer, transactions of {count}",
+                lambda node, topic, count=count: perf_tools.transact(node, topic, count, float(seconds))._asdict(),
+                Column("a_second", "rate", "/s", 2.0),
+                Column("p99_ms", "commit p99", "ms", 0.5, True),
+                warming=_JAVA_TRANSACTIONS_WARMING,
+            )
+            for count in (1, 1000)
         ),
         case(
             "end to end at 10,000 records/s",

@@ -24,8 +24,13 @@ KAFKA_JAVA = (
     "-XX:MaxInlineLevel=15",
     "-Djava.awt.headless=true",
 )
-# As many as a cluster has; our own defaults are the same.
-_KAFKA_SETTINGS = {"offsets.topic.num.partitions": "50", "transaction.state.log.num.partitions": "50"}
+# As many as a cluster has; our own defaults are the same. What is deleted goes soon, not after a minute, and with it
+# the memory that the next turn needs.
+_KAFKA_SETTINGS = {
+    "offsets.topic.num.partitions": "50",
+    "transaction.state.log.num.partitions": "50",
+    "log.segment.delete.delay.ms": "1000",
+}
 # A group begins at once: the pause that waits for more members would be in every figure of a consumer.
 _SEMEL_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 _CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")

@@ -1,12 +1,15 @@
-"""Kafka's own performance tools as the load: one Java process a run, the same command line for every broker.
+"""Kafka's own clients as the load: one Java process a run, the same command line for every broker.
 
-What they print last is what is compared. Their Java is always the same, whichever broker answers.
+Its performance tools, where there is one: what they print last is what is compared. They count no transactions:
+these are `Transactions.java`. Java is always the same, whichever broker answers.
 """
 
 from __future__ import annotations
 
 import re
+import statistics
 import subprocess
+from pathlib import Path
 from typing import NamedTuple
 
 from brokers import Node
@@ -18,6 +21,8 @@ JAVA = ("-Xmx512m", "-Xms512m", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis
 PRODUCER = ("acks=all", "enable.idempotence=true", "linger.ms=5", "batch.size=65536")
 RECORD_BYTES = 1000
 _TIMEOUT_S = 120.0
+_TRANSACTIONS = Path(__file__).with_name("Transactions.java")
+_WARMING_S = 3.0
 _MEBI = 1 << 20
 _SENT = re.compile(r"(\d+) records sent, ([\d.]+) records/sec")
 _LATENCIES = re.compile(r"(?P<p50>\d+) ms 50th, \d+ ms 95th, (?P<p99>\d+) ms 99th")
@@ -39,6 +44,13 @@ class Read(NamedTuple):
     records: int
 
 
+class Committed(NamedTuple):
+    """Transactions a second, and how long `commitTransaction` takes."""
+
+    a_second: float
+    p99_ms: float
+
+
 def produce(node: Node, topic: str, records: int, records_a_second: int = -1) -> Sent:
     """As fast as it can be, or so many records a second: then latencies are not those of its own queue."""
     options = ("--topic", topic, "--num-records", str(records), "--record-size", str(RECORD_BYTES))
@@ -53,6 +65,20 @@ def consume(node: Node, topic: str, records: int) -> Read:
     if found.records < records:
         raise RuntimeError(f"{node.name}: the consumer has read {found.records} of {records} records")
     return found
+
+
+def transact(node: Node, topic: str, records: int, seconds: float) -> Committed:
+    """One producer, one transaction after the other, once Java has compiled what they need."""
+    arguments = (node.address, topic, str(records), str(_WARMING_S), str(seconds))
+    return committed(_java(str(_TRANSACTIONS), *arguments), seconds)
+
+
+def committed(output: str, seconds: float) -> Committed:
+    """A line for each commit: how many milliseconds it took."""
+    commits_ms = [float(line) for line in output.split()]
+    if len(commits_ms) < 2:
+        raise ValueError(f"the producer has committed nothing: {output[-2000:]}")
+    return Committed(len(commits_ms) / seconds, statistics.quantiles(commits_ms, n=100)[98])
 
 
 def sent(output: str) -> Sent:
@@ -77,8 +103,12 @@ def read(output: str) -> Read:
 
 
 def _run(tool: str, *options: str) -> str:
-    command = ["java", *JAVA, "-cp", apache_kafka.class_path(), f"org.apache.kafka.tools.{tool}", *options]
+    return _java(f"org.apache.kafka.tools.{tool}", *options)
+
+
+def _java(program: str, *arguments: str) -> str:
+    command = ["java", *JAVA, "-cp", apache_kafka.class_path(), program, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
     if done.returncode or "ERROR" in done.stdout:
-        raise RuntimeError(f"{tool}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+        raise RuntimeError(f"{program}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
     return done.stdout

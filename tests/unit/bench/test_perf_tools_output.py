@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "bench"))
 
-from perf_tools import read, sent
+from perf_tools import committed, read, sent
 
 PRODUCER = """\
 250000 records sent, 50000.0 records/sec (47.68 MB/sec), 78.8 ms avg latency, 436.0 ms max latency.
@@ -45,3 +45,14 @@ def test_the_time_that_the_consumer_waited_for_its_group_does_not_count() -> Non
 def test_a_consumer_that_prints_only_the_names_has_told_nothing() -> None:
     with pytest.raises(ValueError, match="told nothing"):
         read(CONSUMER.splitlines()[0])
+
+
+def test_commits_are_counted_and_their_slowest_told() -> None:
+    found = committed("\n".join(["1.5"] * 990 + ["9.0"] * 10), 2.0)
+    assert found.a_second == 500
+    assert 1.5 < found.p99_ms <= 9.0
+
+
+def test_a_producer_that_has_committed_nothing_has_told_nothing() -> None:
+    with pytest.raises(ValueError, match="nothing"):
+        committed("", 2.0)
