@@ -155,6 +155,7 @@ def _loaded(
     for node in nodes if reads else ():
         node.create(topic, 4)
         kload.load(node, topic, "-m", "0", "-c", "4", "-k", "2", "-r", "64", "-v", "1000", seconds=_WARM_UP_S)
+    os.sync()  # or what one of them has written faster is written back while it is read
     done: dict[str, list[Loaded]] = {node.name: [] for node in nodes}
     for number in range(rounds + 1):
         for node in nodes:

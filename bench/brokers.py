@@ -45,7 +45,7 @@ def note() -> str:
         f"({' '.join(KAFKA_JAVA)}) and acknowledges from the page cache. semel runs with `--flush os`, which does the "
         "same; rows with *fsync* are semel's default, which acknowledges what is on the disk. Data of both is on one "
         f"disk, clients are on the same machine, TCP congestion control is {control} for all, "
-        "the send buffer is each broker's default (semel 320 KB, Kafka 100 KB), brokers take turns."
+        "the send buffer is 100 KB, the default of both, brokers take turns."
     )
 
 

@@ -50,10 +50,9 @@ CONNECTIONS = [
             "A connection without a request for this long is closed; -1 keeps it for ever.", minimum=1, also=-1),
     Setting("socket.request.max.bytes", INT, 100 * MEBIBYTE,
             "The largest request; a connection that announces a larger one is closed.", minimum=1),
-    Setting("socket.send.buffer.bytes", INT, 320 * 1024,
+    Setting("socket.send.buffer.bytes", INT, 100 * 1024,
             "How much the system holds of answers to one connection; more is for clients far away, and -1 leaves it to "
-            "the system, whose choice makes fetches on one machine slower.", minimum=1, also=-1,
-            kafka_default="102400"),
+            "the system, whose choice makes fetches on one machine slower.", minimum=1, also=-1),
     Setting("sasl.server.max.receive.size", INT, 512 * 1024,
             "The largest request on a connection that has yet to authenticate.", minimum=1),
     Setting("queued.max.request.bytes", LONG, 256 * MEBIBYTE,

@@ -9,7 +9,7 @@ class Served(Exception):
     pass
 
 
-@pytest.mark.parametrize(("told", "wanted"), [([], 327_680), (["20000"], 20_000), (["-1"], None)])
+@pytest.mark.parametrize(("told", "wanted"), [([], 102_400), (["20000"], 20_000), (["-1"], None)])
 def test_the_setting_reaches_the_network(told, wanted, tmp_path, monkeypatch):
     def host(**options):
         assert options == {"send_buffer_bytes": wanted}

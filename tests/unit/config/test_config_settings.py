@@ -110,7 +110,6 @@ def test_broker_defaults_are_kafkas_except_where_the_declaration_says_so():
         "log.flush.interval.messages",
         "node.id",
         "queued.max.request.bytes",
-        "socket.send.buffer.bytes",
     }
     for name in differing:
         assert BROKER_SETTINGS[name].text(BROKER_SETTINGS[name].default) != BROKER_SETTINGS[name].kafka_default
