@@ -1,6 +1,6 @@
 """Every seed that has ever found something, and some that nobody has run before; those are printed.
 
-SEMEL_SIM_SEEDS=300 runs more fresh ones, SEMEL_SIM_FIRST=N says which. `semel sim --seed N` tells the story of one.
+SEMEL_SIM_SEEDS=300 runs more fresh ones, FIRST_FRESH_SEED=N says which. `semel sim --seed N` tells the story of one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from semel.sim.world.exploring import explore_one
 
 FRESH = int(os.environ.get("SEMEL_SIM_SEEDS", "24"))
 AT_A_TIME = 8
-FIRST = int(os.environ.get("SEMEL_SIM_FIRST") or random.SystemRandom().randrange(1 << 20, 1 << 40))
+FIRST = int(os.environ.get("FIRST_FRESH_SEED") or random.SystemRandom().randrange(1 << 20, 1 << 40))
 
 
 def kept_seeds() -> list[int]:
