@@ -42,10 +42,13 @@ class _Job(NamedTuple):
 
 
 class DiskThreads(Protocol):
+    is_closed: bool
+
     def submit(
         self, kind: JobKind, fd: int, when_done: Callable[[int], None], position: int = 0, length: int = 0
     ) -> None:
-        """Start a job. `when_done(errno)` runs on the loop when the thread is done, 0 when all is well."""
+        """Start a job. `when_done(errno)` runs on the loop when the thread is done, 0 when all is well. From the moment
+        that they are being closed, it is told ECANCELED at once."""
 
     def close(self) -> None:
         """Wait for running jobs and cancel the others: those are told ECANCELED."""
@@ -82,13 +85,16 @@ class NativeThreads:
         self._running: dict[int, _Job] = {}
         self._waiting: deque[_Job] = deque()
         self._fd = self._pool.fileno()
+        self.is_closed = False
         loop.add_reader(self._fd, self._collect)
 
     def submit(
         self, kind: JobKind, fd: int, when_done: Callable[[int], None], position: int = 0, length: int = 0
     ) -> None:
         job = _Job(kind, fd, when_done, position, length)
-        if self._waiting or not self._start(job):
+        if self.is_closed:
+            _cancel(job)
+        elif self._waiting or not self._start(job):
             self._waiting.append(job)
 
     def _start(self, job: _Job) -> bool:
@@ -104,10 +110,11 @@ class NativeThreads:
             self._waiting.popleft()
 
     def close(self) -> None:
+        self.is_closed = True
         if not self._loop.is_closed():
             self._loop.remove_reader(self._fd)
         for number, error in self._pool.close():
-            self._running.pop(number).when_done(error)
+            _tell(self._running.pop(number), error, self._loop)
         for job in self._waiting:
             _cancel(job)
         self._waiting.clear()
@@ -123,11 +130,15 @@ class PythonThreads:
         self._begun: set[int] = set()
         self._ended: dict[int, int] = {}
         self._last_number = 0
+        self.is_closed = False
 
     def submit(
         self, kind: JobKind, fd: int, when_done: Callable[[int], None], position: int = 0, length: int = 0
     ) -> None:
         job = _Job(kind, fd, when_done, position, length)
+        if self.is_closed:
+            _cancel(job)
+            return
         self._last_number += 1
         self._running[self._last_number] = job
         self._executor.submit(self._work, self._last_number, job)
@@ -145,6 +156,7 @@ class PythonThreads:
             _tell(job, self._ended.pop(number), self._loop)
 
     def close(self) -> None:
+        self.is_closed = True
         self._executor.shutdown(wait=True, cancel_futures=True)
         for number in list(self._running):
             if number in self._begun:

@@ -226,8 +226,9 @@ class RealDisk:
     # Durability
 
     def _running_threads(self) -> DiskThreads:
-        if self._threads is not None and self._loop is not None and self._loop.is_running():
-            return self._threads
+        threads = self._threads
+        if threads is not None and (threads.is_closed or (self._loop is not None and self._loop.is_running())):
+            return threads  # those that are being closed say so to whoever asks meanwhile
         loop = asyncio.get_running_loop()
         if self._threads is None or loop is not self._loop:
             if self._threads is not None:

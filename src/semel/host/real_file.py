@@ -135,23 +135,23 @@ class RealFile:
 
     def _begin_flush(self) -> None:
         """One for all who have asked so far."""
-        wanted, self._wanted = self._wanted, []
-        self._disk.submit(JobKind.FDATASYNC, self, self.flush_done)
-        self._under_way = wanted
+        self._under_way, self._wanted = self._wanted, []
         self.unflushed = False  # what is written from here on is for the next flush
+        self._disk.submit(JobKind.FDATASYNC, self, self.flush_done)  # which tells at once, if the disk is being closed
 
     def flush_done(self, error: int) -> None:
         ended, self._under_way = self._under_way, []
         if error:
             self._remember(OSError(error, os.strerror(error), self.path))
-        if self._wanted and self.flush_error is None:
+        told = self.flush_error
+        if self._wanted and told is None:
             self._begin_flush()
         else:
             ended += self._wanted
             self._wanted = []
         self.unpin()
         for done in ended:
-            done(self.flush_error)
+            done(told)
 
     def flush_now(self) -> None:
         if self.flush_error is not None:

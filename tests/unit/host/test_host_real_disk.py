@@ -3,14 +3,17 @@
 import asyncio
 import errno
 import os
+import select
 import stat
 import subprocess
 import sys
+import time
 
 import pytest
 
 from semel.host import real_disk
 from semel.host.api import AlreadyLocked, FileRange
+from semel.host.disk_threads import NativeThreads, PythonThreads
 from semel.host.real_disk import RealDisk
 
 
@@ -246,6 +249,32 @@ async def test_a_file_closed_during_its_flush_lives_until_the_flush_ends(disk, t
     assert file.fd >= 0
     await flushing
     assert file.fd == -1
+
+
+@pytest.mark.parametrize("threads_class", [NativeThreads, PythonThreads])
+async def test_a_flush_that_is_wanted_when_the_disk_is_closed_is_told_so_and_the_one_that_ran_is_not(
+    tmp_path, monkeypatch, threads_class
+):
+    monkeypatch.setattr(real_disk, "start_disk_threads", threads_class)
+    disk = RealDisk()
+    (file,) = new_files(disk, tmp_path, 1)
+    ran, wanted = [], []
+    file.flush_then(ran.append)
+    file.flush_then(wanted.append)
+    wait_until_ended(disk._threads)
+    disk.close()
+    assert ran == [None]
+    assert [error.errno for error in wanted] == [errno.ECANCELED]
+    assert file.fd == -1
+
+
+def wait_until_ended(threads):
+    """A job is done, and nobody has been told yet: the loop does not run meanwhile."""
+    if isinstance(threads, NativeThreads):
+        assert select.select([threads._fd], [], [], 10)[0]
+    else:
+        while not threads._ended:
+            time.sleep(0.001)
 
 
 async def test_a_large_file_is_freed_by_a_thread(disk, tmp_path, monkeypatch):
