@@ -45,7 +45,7 @@ class Read(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """Transactions a second, and how long `commitTransaction` takes."""
+    """Transactions a second, and how long the end of one takes: `flush` and `commitTransaction`."""
 
     a_second: float
     p99_ms: float

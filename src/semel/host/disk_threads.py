@@ -66,6 +66,11 @@ def _tell(job: _Job, error: int, loop: asyncio.AbstractEventLoop) -> None:
         loop.call_exception_handler({"message": f"what follows {job} has failed", "exception": failure})
 
 
+def failure(error: int, path: str) -> OSError | None:
+    """What `when_done` is told, as an exception; None: all is well."""
+    return OSError(error, os.strerror(error), path) if error else None
+
+
 def settle(future: asyncio.Future[None], error: OSError | None) -> None:
     """For a caller that awaits a job: it may be gone meanwhile, and so may its loop."""
     if future.done() or future.get_loop().is_closed():

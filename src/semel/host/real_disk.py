@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from semel.host.api import AlreadyLocked, Buffer
-from semel.host.disk_threads import DiskThreads, JobKind, settle, start_disk_threads
+from semel.host.disk_threads import DiskThreads, JobKind, failure, settle, start_disk_threads
 from semel.host.file_replacer import FileReplacer
 from semel.host.real_file import RealFile
 
@@ -252,7 +252,7 @@ class RealDisk:
 
         def done(error: int) -> None:
             os.close(fd)
-            settle(synced, OSError(error, os.strerror(error), path) if error else None)
+            settle(synced, failure(error, path))
 
         threads.submit(JobKind.FSYNC, fd, done)
         await synced

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from semel.host.api import Buffer
-from semel.host.disk_threads import JobKind, settle
+from semel.host.disk_threads import JobKind, failure, settle
 
 if TYPE_CHECKING:
     from semel.host.real_disk import RealDisk
@@ -141,8 +141,9 @@ class RealFile:
 
     def flush_done(self, error: int) -> None:
         ended, self._under_way = self._under_way, []
-        if error:
-            self._remember(OSError(error, os.strerror(error), self.path))
+        failed = failure(error, self.path)
+        if failed is not None:
+            self._remember(failed)
         told = self.flush_error
         if self._wanted and told is None:
             self._begin_flush()
@@ -190,7 +191,7 @@ class RealFile:
 
         def done(error: int) -> None:
             self.unpin()
-            settle(warmed, OSError(error, os.strerror(error), self.path) if error else None)
+            settle(warmed, failure(error, self.path))
 
         self._disk.submit(JobKind.WARM, self, done, position, length)
         await warmed
