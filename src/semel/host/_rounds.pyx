@@ -35,6 +35,9 @@ from libc.errno cimport EAGAIN, EINTR, errno
 
 cdef enum:
     EVENTS_PER_ROUND = 64
+    PAGE_BYTES = 4096
+    # What `sendfile` moves at a time. With a few bytes before them they are all the pieces that a packet can have.
+    MOVED_BYTES = 16 * PAGE_BYTES
 
 cdef int FLAGS = MSG_DONTWAIT | MSG_NOSIGNAL
 
@@ -125,7 +128,12 @@ cdef class Reader:
 cdef class RangeSender:
     """Of a link whose next bytes are a few, perhaps, a range of a file, and perhaps a few after it: `head_sent`, `sent`
     and `tail_sent` are on their way. The end of the range is corked until the bytes after it are there: a packet for a
-    few costs as much as one for many. Its beginning is not: pages would be split between packets."""
+    few costs as much as one for many. Its beginning is not: pages would be split between packets.
+
+    The first packet, with the bytes before the range, is sent by itself. It is full of pieces before it is full of bytes:
+    so it would wait for the next, and leave together with that. But a congestion control that spaces packets out (bbr)
+    sets a timer for the second of two, however fast the network is, and on virtual machines that takes as long as to send
+    eight."""
 
     cdef int _fd
     cdef int _file_fd
@@ -157,6 +165,7 @@ cdef class RangeSender:
         """Whether that is all: everything is sent, or was refused. Then it is for the link to go on."""
         cdef ssize_t sent
         cdef ssize_t left = PyBytes_GET_SIZE(self._head) - self.head_sent
+        cdef ssize_t first, most = self._most
         if left:
             sent = send(self._fd, PyBytes_AS_STRING(self._head) + self.head_sent, left, FLAGS | MSG_MORE)
             if sent < 0:
@@ -164,14 +173,18 @@ cdef class RangeSender:
             self.head_sent += sent
             if sent < left:
                 return False
+        if self.head_sent and not self.sent:
+            first = MOVED_BYTES - self._position % PAGE_BYTES
+            if first < min(self._left, most):
+                if self.send_of_range(first) < first:
+                    return False  # an error comes again
+                most -= first
         if self.sent and not self._is_corked and PyBytes_GET_SIZE(self._tail):
             self.cork(1)
-        sent = sendfile(self._fd, self._file_fd, &self._position, min(self._left, self._most))
+        sent = self.send_of_range(most)
         if sent < 0 and (errno == EAGAIN or errno == EINTR):
             return False
         if sent > 0:
-            self.sent += sent
-            self._left -= sent
             if self._left:
                 return False
             left = PyBytes_GET_SIZE(self._tail)
@@ -179,6 +192,13 @@ cdef class RangeSender:
                 self.tail_sent = max(send(self._fd, PyBytes_AS_STRING(self._tail), left, FLAGS), 0)
         self.end()
         return True
+
+    cdef ssize_t send_of_range(self, ssize_t most) noexcept:
+        cdef ssize_t sent = sendfile(self._fd, self._file_fd, &self._position, min(self._left, most))
+        if sent > 0:
+            self.sent += sent
+            self._left -= sent
+        return sent
 
     cpdef void end(self) noexcept:
         """Nothing is held back any more."""

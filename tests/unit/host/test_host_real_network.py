@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import fcntl
 import gc
 import os
 import select
@@ -22,6 +23,8 @@ from semel.host.api import FileRange
 from semel.host.ready_links import ReadyLinks
 from semel.host.real_disk import RealDisk
 from semel.host.real_network import RealNetwork
+
+SIOCOUTQNSD = 0x894B  # how much of what a socket has taken is not sent yet
 
 
 @pytest.fixture
@@ -400,6 +403,32 @@ def test_a_range_that_the_link_takes_back_from_the_round_is_corked_no_more(run, 
         await pair.at_client.until_bytes(1_000_008)
         assert pair.at_client.data == b"head" + file.read_at(0, 1_000_000) + b"tail"
         pair.close()
+        disk.close()
+
+    run(main())
+
+
+@pytest.mark.skipif(real_link.RangeSender is None, reason="only rounds that are compiled send it so")
+@pytest.mark.parametrize("position", [0, 1, 4095, 4096, 70_000])
+def test_the_first_packet_of_a_range_is_sent_by_itself_and_ends_where_a_page_ends(run, tmp_path, position):
+    async def main():
+        disk = RealDisk()
+        file = disk.open(str(tmp_path / "a"), create=True)
+        file.write_at(0, os.urandom(1_000_000))
+        first = 16 * 4096 - position % 4096
+        waiting = set()
+        for _ in range(5):  # the system holds back for a fifth of a second what is corked
+            pair = await Pair.connect(RealNetwork(1_000_000))
+            sender = real_link.RangeSender(pair.server._fd, b"head", file.fd, position, 500_000, b"tail", first + 10)
+            assert not sender.begin()
+            waiting.add(int.from_bytes(fcntl.ioctl(pair.server._fd, SIOCOUTQNSD, bytes(4)), sys.byteorder))
+            assert sender.sent == first + 10
+            sender.end()
+            pair.start()
+            await pair.at_client.until_bytes(4 + sender.sent)
+            assert pair.at_client.data == b"head" + file.read_at(position, sender.sent)
+            pair.close()
+        assert 10 in waiting
         disk.close()
 
     run(main())
