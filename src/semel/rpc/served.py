@@ -28,7 +28,9 @@ logger = logging.getLogger("semel.rpc")
 _LENGTH = Struct(">i")
 _SMALLEST_FRAME_BYTES = 8
 _FIRST_BUFFER_BYTES = 4 << 20
-_MOST_UNSENT_BYTES = 1 << 20
+# Of answers to one peer. The megabyte that a consumer asks for by default, with what is around its records, is not too
+# much: otherwise reading would stop and begin again with each of them.
+_MOST_UNSENT_BYTES = (1 << 20) + (16 << 10)
 _MOST_OUTSTANDING = 64
 # Frames that one connection may have served in a row while others wait for their turn.
 _MOST_PER_TURN = 16

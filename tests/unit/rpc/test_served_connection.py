@@ -347,6 +347,19 @@ async def test_a_peer_that_does_not_read_its_answers_is_not_read_from() -> None:
     assert not link.is_paused
 
 
+async def test_a_fetch_of_the_default_size_does_not_stop_reading_and_a_second_one_does() -> None:
+    bench = Bench()
+    link = bench.connect()
+    link.is_stuck = True
+    link.arrive(framed(body("big", MEGABYTE + 1000)))
+    assert link.unsent_bytes > MEGABYTE
+    assert not link.is_paused
+    link.arrive(framed(body("big", MEGABYTE + 1000)))
+    assert link.is_paused
+    link.drain()
+    assert not link.is_paused
+
+
 async def test_answers_that_come_due_for_a_stuck_peer_do_not_lift_the_pause() -> None:
     bench = Bench()
     waiting = bench.dispatch.later("wait", may_go_on=True)
