@@ -176,8 +176,11 @@ cdef class RangeSender:
         if self.head_sent and not self.sent:
             first = MOVED_BYTES - self._position % PAGE_BYTES
             if first < min(self._left, most):
-                if self.send_of_range(first) < first:
-                    return False  # an error comes again
+                sent = self.send_of_range(first)
+                if sent <= 0:
+                    return not (sent < 0 and (errno == EAGAIN or errno == EINTR))
+                if sent < first:
+                    return False
                 most -= first
         if self.sent and not self._is_corked and PyBytes_GET_SIZE(self._tail):
             self.cork(1)

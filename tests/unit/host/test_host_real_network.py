@@ -408,6 +408,29 @@ def test_a_range_that_the_link_takes_back_from_the_round_is_corked_no_more(run, 
     run(main())
 
 
+@pytest.mark.parametrize("is_compiled", [True, False])
+@pytest.mark.parametrize("left_bytes", [0, 10, 100_000, 900_000])
+def test_a_range_whose_file_was_cut_meanwhile_ends_the_link(run, monkeypatch, tmp_path, is_compiled, left_bytes):
+    if not is_compiled:
+        monkeypatch.setattr(real_link, "RangeSender", None)
+
+    async def main():
+        disk = RealDisk()
+        file = disk.open(str(tmp_path / "a"), create=True)
+        file.write_at(0, os.urandom(1_000_000))
+        pair = await Pair.connect(RealNetwork(20_000))
+        pair.start()
+        part = FileRange(file, 0, 1_000_000)
+        os.truncate(tmp_path / "a", left_bytes)
+        pair.server.send([b"head", part, b"tail"])
+        await pair.at_server.until_closed()
+        assert file.pins == 0
+        pair.close()
+        disk.close()
+
+    run(main())
+
+
 @pytest.mark.skipif(real_link.RangeSender is None, reason="only rounds that are compiled send it so")
 @pytest.mark.parametrize("position", [0, 1, 4095, 4096, 70_000])
 def test_the_first_packet_of_a_range_is_sent_by_itself_and_ends_where_a_page_ends(run, tmp_path, position):
