@@ -9,15 +9,25 @@ import struct
 from collections.abc import Callable
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plain_kernels import plain
-from semel.records import kernel
-from semel.records.batch import HEADER_BYTES, Buffer, check_crc, read_header, walk, whole_batches
-from semel.records.build import build_batch
+from semel.records import build, kernel
+from semel.records.batch import (
+    CONTROL_BIT,
+    HEADER_BYTES,
+    TRANSACTIONAL_BIT,
+    Buffer,
+    check_crc,
+    read_header,
+    walk,
+    whole_batches,
+)
+from semel.records.build import build_batch, build_one
 from semel.records.compact import filter_batch, record_keys
 from semel.records.compression import Codec, decompress
 from semel.records.control import ControlType, control_batch, read_control
@@ -71,6 +81,46 @@ def test_records_come_back_as_they_went_in(
     assert read_records(batch) == expected
     assert record_values(batch) == values
     assert record_keys(batch) == [(r.offset, r.key, r.value is not None, r.timestamp_ms) for r in expected]
+
+
+@pytest.mark.parametrize("plainly", [False, True])
+@given(
+    key=FIELD,
+    value=FIELD | st.integers(8100, 8300).map(bytes),
+    timestamp=INT64,
+    producer_id=INT64,
+    producer_epoch=st.integers(-1, 2**15 - 1),
+    base_offset=st.integers(0, 2**63 - 1),
+    leader_epoch=st.integers(-1, 2**31 - 1),
+    transactional=st.booleans(),
+    control=st.booleans(),
+)
+@settings(max_examples=200, deadline=None)
+def test_a_batch_of_one_record_is_the_same_built_the_short_way(
+    plainly: bool,
+    key: bytes | None,
+    value: bytes | None,
+    timestamp: int,
+    transactional: bool,
+    control: bool,
+    **more: int,
+) -> None:
+    attributes = (TRANSACTIONAL_BIT if transactional else 0) | (CONTROL_BIT if control else 0)
+    with patch.object(build, "kernel", PLAIN if plainly else kernel):
+        short = build_one(value, key=key, timestamp_ms=timestamp, attributes=attributes, **more)
+    assert short == build_batch(
+        [value], keys=[key], base_timestamp_ms=timestamp, transactional=transactional, control=control, **more
+    )
+
+
+@pytest.mark.parametrize("encode_one", [kernel.encode_one, PLAIN.encode_one])
+def test_one_record_of_what_is_no_record_is_refused(encode_one: Callable[..., bytearray]) -> None:
+    with pytest.raises(TypeError):
+        encode_one(bytearray(b"value"), b"key", 0, 0, -1, -1, 0, -1)
+    with pytest.raises(TypeError):
+        encode_one(b"value", "key", 0, 0, -1, -1, 0, -1)
+    with pytest.raises(OverflowError):
+        encode_one(b"value", b"key", 2**63, 0, -1, -1, 0, -1)
 
 
 @given(records=RECORDS, codec=st.sampled_from(Codec), horizon=st.none() | st.integers(0, 2**63 - 1), data=st.data())

@@ -20,7 +20,8 @@ from semel.log.producers import NO_OFFSET, EndedTransaction, Producers
 from semel.log.segment import LOG_SUFFIX, NO_TIMESTAMP, Segment
 from semel.log.snapshots import remove_snapshot, snapshot_files, snapshot_offsets, write_snapshot_now
 from semel.log.types import Epoch, Offset, ProducerId
-from semel.records.batch import BatchHeader, read_header, set_base_offset, set_leader_epoch
+from semel.records.batch import BatchHeader, set_base_offset, set_leader_epoch
+from semel.records.build import build_one
 from semel.records.control import ControlType, control_batch
 from semel.records.read import read_records
 from semel.wire.errors import ErrorCode
@@ -127,6 +128,13 @@ class Log(LogEnd):
         base_offset = ordinary.append(self, sent, leader_epoch, now_ms)
         return None if base_offset < 0 else base_offset
 
+    def append_record(self, key: bytes, value: bytes | None, leader_epoch: Epoch, now_ms: int) -> Offset:
+        """Writes a record of this node in a batch of its own; where it stands."""
+        offset = self.end_offset
+        batch = build_one(value, key=key, timestamp_ms=now_ms, base_offset=offset, leader_epoch=leader_epoch)
+        self._write_placed(batch, offset, now_ms, leader_epoch, now_ms)
+        return offset
+
     def append_marker(
         self,
         kind: ControlType,
@@ -142,15 +150,17 @@ class Log(LogEnd):
         draft = self.producers.check_marker(
             producer_id, producer_epoch, coordinator_epoch, now_ms, bumps_epoch=bumps_epoch
         )
+        offset = self.end_offset
         batch = control_batch(
             kind,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             coordinator_epoch=coordinator_epoch,
             timestamp_ms=now_ms,
+            base_offset=offset,
+            leader_epoch=leader_epoch,
         )
-        offset = self.end_offset
-        self._write(batch, read_header(batch), leader_epoch, now_ms)
+        self._write_placed(batch, offset, now_ms, leader_epoch, now_ms)
         ended = self.producers.apply_marker(draft, offset, kind == ControlType.ABORT)
         if ended is not None and ended.aborted:
             self.note_aborted(self.segments[-1], ended)
@@ -164,19 +174,31 @@ class Log(LogEnd):
         )
 
     def _write(self, batch: bytearray | memoryview, header: BatchHeader, leader_epoch: Epoch, now_ms: int) -> None:
-        assert not self.gathered, "others have these offsets, and are not written yet"
-        base_offset = self.end_offset
-        set_base_offset(batch, base_offset)
+        set_base_offset(batch, self.end_offset)
         set_leader_epoch(batch, leader_epoch)
-        header = BatchHeader(base_offset, header.batch_length, leader_epoch, *header[3:])
+        last_offset = self.end_offset + header.last_offset_delta
+        self._write_placed(batch, last_offset, header.max_timestamp, leader_epoch, now_ms)
+
+    def _write_placed(
+        self,
+        batch: bytearray | memoryview,
+        last_offset: Offset,
+        max_timestamp_ms: int,
+        leader_epoch: Epoch,
+        now_ms: int,
+    ) -> None:
+        """Writes a batch that carries its offsets and its leader epoch."""
+        assert not self.gathered, "others have these offsets, and are not written yet"
+        base_offset, size_bytes = self.end_offset, len(batch)
         try:
-            segment = self._segment_for(header, now_ms)
+            segment = self._segment_for(size_bytes, last_offset, max_timestamp_ms, now_ms)
         except OSError as error:
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk refused a segment: {error.strerror}") from error
-        segment.append(batch, header, self.config.index_interval_bytes)
+        position = segment.write([batch])
+        segment.note(last_offset, max_timestamp_ms, position, size_bytes, self.config.index_interval_bytes)
         self.note_written(segment, leader_epoch, base_offset)
 
-    def _segment_for(self, header: BatchHeader, now_ms: int) -> Segment:
+    def _segment_for(self, size_bytes: int, last_offset: Offset, max_timestamp_ms: int, now_ms: int) -> Segment:
         """The active segment, after a roll when it is full, old, or out of index space."""
         if not self.segments:
             self._make_directory()
@@ -185,9 +207,9 @@ class Log(LogEnd):
         active = self.segments[-1]
         config = self.config
         if active.is_full(
-            header.batch_length + 12,
-            header.last_offset,
-            header.max_timestamp,
+            size_bytes,
+            last_offset,
+            max_timestamp_ms,
             now_ms,
             config.segment_bytes,
             config.segment_index_bytes,

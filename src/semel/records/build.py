@@ -73,6 +73,25 @@ def build_batch(
     )
 
 
+def build_one(
+    value: bytes | None,
+    *,
+    key: bytes | None,
+    timestamp_ms: int,
+    attributes: int = 0,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+) -> bytearray:
+    """As `build_batch`, of one record without headers and compression: for what the node itself writes all the time."""
+    batch = kernel.encode_one(
+        value, key, timestamp_ms, attributes, producer_id, producer_epoch, base_offset, leader_epoch
+    )
+    set_crc(batch)
+    return batch
+
+
 def seal_batch(
     records: bytearray,
     *,

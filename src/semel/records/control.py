@@ -6,8 +6,8 @@ import struct
 from enum import IntEnum
 from typing import NamedTuple
 
-from semel.records.batch import BatchHeader, Buffer, read_header
-from semel.records.build import build_batch
+from semel.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader, Buffer, read_header
+from semel.records.build import build_one
 from semel.records.errors import InvalidRecord
 from semel.records.read import read_records
 
@@ -37,16 +37,15 @@ def control_batch(
     leader_epoch: int = -1,
 ) -> bytearray:
     """One marker in a batch of its own, as Kafka writes it: transactional, without a sequence."""
-    return build_batch(
-        [_VALUE.pack(0, coordinator_epoch)],
-        keys=[_KEY.pack(0, kind)],
-        base_timestamp_ms=timestamp_ms,
-        base_offset=base_offset,
-        leader_epoch=leader_epoch,
+    return build_one(
+        _VALUE.pack(0, coordinator_epoch),
+        key=_KEY.pack(0, kind),
+        timestamp_ms=timestamp_ms,
+        attributes=TRANSACTIONAL_BIT | CONTROL_BIT,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
-        transactional=True,
-        control=True,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
     )
 
 

@@ -28,6 +28,8 @@ compiled: bool = cython.compiled
 # length, attributes, timestamp delta, offset delta, key length, value length, header count: a byte each
 _SMALLEST_RECORD_BYTES = cython.declare(cython.longlong, 7)
 _SMALLEST_HEADER_BYTES = cython.declare(cython.longlong, 2)
+_BATCH_HEADER_BYTES = cython.declare(cython.longlong, 61)
+_LENGTH_FIELD_END = cython.declare(cython.longlong, 12)
 _LARGEST_BATCH_BYTES = cython.declare(cython.longlong, 2**31 - 1)
 # the most that two numbers, a length and a timestamp delta, can grow when a record's timestamp gets a new base
 _LARGEST_GROWTH_BYTES = cython.declare(cython.longlong, 4 + 9)
@@ -142,6 +144,19 @@ class _Writer:
             position += 1
         self.out[position] = raw
         self.position = position + 1
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def number(self, value: cython.longlong, size: cython.Py_ssize_t) -> cython.void:
+        """Big-endian, of a fixed size; a larger one is cut."""
+        at: cython.Py_ssize_t = self.position + size
+        self.position = at
+        while size > 0:
+            size -= 1
+            at -= 1
+            self.out[at] = value & 0xFF
+            value >>= 8
 
     @cython.cfunc
     @cython.inline
@@ -436,6 +451,50 @@ def encode_records(
     if writer.position != total:
         raise ValueError("the records changed while they were encoded")
     return out, greatest
+
+
+def encode_one(
+    value: object,
+    key: object,
+    timestamp: cython.longlong,
+    attributes: cython.longlong,
+    producer_id: cython.longlong,
+    producer_epoch: cython.longlong,
+    base_offset: cython.longlong,
+    leader_epoch: cython.longlong,
+) -> bytearray:
+    """A whole batch of one record without headers, but for its checksum: the node itself writes many of those."""
+    value_length: cython.Py_ssize_t = _length(value)
+    key_length: cython.Py_ssize_t = _length(key)
+    size: cython.longlong = _body_bytes(0, 0, key_length, value_length, 1)
+    total: cython.longlong = _BATCH_HEADER_BYTES + _varint_bytes(size) + size
+    writer: _Writer
+    if total > _LARGEST_BATCH_BYTES:
+        raise BatchTooLarge("the records need more than 2 GiB")
+    _int64(timestamp)
+    out = unfilled(total)
+    writer = _Writer(out, 0)
+    writer.number(base_offset, 8)
+    writer.number(total - _LENGTH_FIELD_END, 4)
+    writer.number(leader_epoch, 4)
+    writer.byte(2)  # magic
+    writer.number(0, 4)  # the checksum
+    writer.number(attributes, 2)
+    writer.number(0, 4)  # last offset delta
+    writer.number(timestamp, 8)
+    writer.number(timestamp, 8)
+    writer.number(producer_id, 8)
+    writer.number(producer_epoch, 2)
+    writer.number(-1, 4)  # base sequence
+    writer.number(1, 4)  # records
+    writer.varint(size)
+    writer.byte(0)
+    writer.varint(0)
+    writer.varint(0)
+    writer.field(key, key_length)
+    writer.field(value, value_length)
+    writer.varint(0)
+    return out
 
 
 @cython.cfunc

@@ -16,6 +16,16 @@ def encode_records(
     base_timestamp: int,
     reserved_bytes: int,
 ) -> tuple[bytearray, int]: ...
+def encode_one(
+    value: bytes | None,
+    key: bytes | None,
+    timestamp: int,
+    attributes: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_offset: int,
+    leader_epoch: int,
+) -> bytearray: ...
 def walk_records(
     data: Buffer, start: int, count: int, last_offset_delta: int, holes: bool, base_timestamp: int
 ) -> tuple[int, int, int]: ...

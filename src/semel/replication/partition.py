@@ -135,6 +135,12 @@ class Partition:
         now_ms = self.clock.wall_ms()
         return self._append(self.log.append, batch, read_header(batch), self.leader_epoch, now_ms)
 
+    def append_record(self, key: bytes, value: bytes | None) -> Offset:
+        """Writes a record of this node in a batch of its own, which nobody has to read again to know it."""
+        offset = self._write(self.log.append_record, key, value, self.leader_epoch, self.clock.wall_ms())
+        self.tell_appended()
+        return offset
+
     def append_marker(
         self,
         kind: ControlType,
