@@ -86,6 +86,10 @@ class Shard(Generic[S]):
         for number, entry in enumerate(entries):
             self.state.replay(Record(first + number, now_ms, entry.key, entry.value, ()), producer_id)
 
+    def write(self, entry: Entry) -> Offset:
+        """Writes one record, for who knows what it means and replays that instead of its bytes."""
+        return self.partition.append_record(entry.key, entry.value)
+
     def append_marker(
         self, kind: ControlType, producer_id: ProducerId, epoch: Epoch, coordinator_epoch: Epoch, *, bumps_epoch: bool
     ) -> Offset:

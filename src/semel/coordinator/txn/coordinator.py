@@ -329,9 +329,10 @@ def _check_connection(
 def _append(shard: Shard[Transactions], decided: Transaction) -> None:
     """What the log refuses becomes an error of the coordinator, which clients retry."""
     try:
-        shard.append([entry(decided)])
+        offset = shard.write(entry(decided))
     except Refused as refusal:
         raise Refused(ErrorCode.NOT_COORDINATOR, f"the decision cannot be written: {refusal}") from refusal
+    shard.state.take(decided, offset)
 
 
 async def _every(interval_s: float, work: Callable[[], None]) -> None:

@@ -22,6 +22,12 @@ LAST_EPOCH = (1 << 15) - 2
 _VERSION = Struct(">h")
 _KEY_VERSION = 0
 _VALUE_VERSION = 1
+# The fields of a value with a fixed size: version, producer id, epoch, timeout and status; the times of the last update
+# and of the start.
+_BEFORE_PARTITIONS = Struct(">hqhib")
+_AFTER_PARTITIONS = Struct(">qq")
+_PARTITIONS_AT = _BEFORE_PARTITIONS.size - _VERSION.size
+_NULL = b"\0"
 
 TopicPartition = tuple[str, int]
 
@@ -79,29 +85,66 @@ def _id_in(key: bytes) -> str | None:
 
 
 def _value(transaction: Transaction) -> bytes:
+    """As the codec writes a TransactionLogValue. Three of them are written for each transaction, so what differs every
+    time is packed here, and what mostly does not is kept as the codec wrote it."""
+    partitions = transaction.partitions
     is_empty = transaction.state == TransactionState.EMPTY
-    value = TransactionLogValue(
-        producer_id=transaction.producer_id,
-        previous_producer_id=transaction.previous_producer_id,
-        next_producer_id=transaction.next_producer_id,
-        producer_epoch=transaction.epoch,
-        transaction_timeout_ms=transaction.timeout_ms,
-        transaction_status=transaction.state,
-        transaction_partitions=None if is_empty else _grouped(transaction.partitions),
-        transaction_last_update_timestamp_ms=transaction.updated_ms,
-        transaction_start_timestamp_ms=transaction.started_ms,
-        client_transaction_version=transaction.client_version,
-        timed_out_epoch=transaction.timed_out_epoch,
-        raised_from_epoch=transaction.raised_from_epoch,
+    return b"".join(
+        (
+            _BEFORE_PARTITIONS.pack(
+                _VALUE_VERSION,
+                transaction.producer_id,
+                transaction.epoch,
+                transaction.timeout_ms,
+                transaction.state,
+            ),
+            _NULL
+            if is_empty
+            else _one_partition(*partitions)
+            if len(partitions) == 1
+            else _encoded_partitions(partitions),
+            _AFTER_PARTITIONS.pack(transaction.updated_ms, transaction.started_ms),
+            _tags(
+                transaction.previous_producer_id,
+                transaction.next_producer_id,
+                transaction.client_version,
+                transaction.timed_out_epoch,
+                transaction.raised_from_epoch,
+            ),
+        )
     )
-    return _VERSION.pack(_VALUE_VERSION) + encode(value, _VALUE_VERSION)
 
 
-def _grouped(partitions: Iterable[TopicPartition]) -> list[TransactionPartitions]:
+def _encoded_partitions(partitions: Iterable[TopicPartition]) -> bytes:
     by_topic: dict[str, list[int]] = {}
     for topic, index in sorted(partitions):
         by_topic.setdefault(topic, []).append(index)
-    return [TransactionPartitions(topic=topic, partition_ids=indexes) for topic, indexes in by_topic.items()]
+    grouped = [TransactionPartitions(topic=topic, partition_ids=indexes) for topic, indexes in by_topic.items()]
+    encoded = encode(TransactionLogValue(transaction_partitions=grouped), _VALUE_VERSION)
+    return encoded[_PARTITIONS_AT : -_AFTER_PARTITIONS.size - 1]
+
+
+@lru_cache(maxsize=4096)
+def _one_partition(partition: TopicPartition) -> bytes:
+    return _encoded_partitions([partition])
+
+
+@lru_cache(maxsize=256)
+def _tags(
+    previous_producer_id: ProducerId,
+    next_producer_id: ProducerId,
+    client_version: int,
+    timed_out_epoch: Epoch,
+    raised_from_epoch: Epoch,
+) -> bytes:
+    tagged = TransactionLogValue(
+        previous_producer_id=previous_producer_id,
+        next_producer_id=next_producer_id,
+        client_transaction_version=client_version,
+        timed_out_epoch=timed_out_epoch,
+        raised_from_epoch=raised_from_epoch,
+    )
+    return encode(tagged, _VALUE_VERSION)[_PARTITIONS_AT + len(_NULL) + _AFTER_PARTITIONS.size :]
 
 
 class Transactions:
@@ -122,8 +165,7 @@ class Transactions:
             return
         (version,) = _VERSION.unpack_from(record.value)
         value = decode(TransactionLogValue, version, memoryview(record.value)[2:])
-        self.offsets[transactional_id] = record.offset
-        self.by_id[transactional_id] = Transaction(
+        transaction = Transaction(
             transactional_id,
             value.producer_id,
             value.producer_epoch,
@@ -142,6 +184,12 @@ class Transactions:
             value.timed_out_epoch,
             value.raised_from_epoch,
         )
+        self.take(transaction, record.offset)
+
+    def take(self, transaction: Transaction, offset: Offset) -> None:
+        """Replays a record that says this: whoever has just written it need not decode it."""
+        self.by_id[transaction.transactional_id] = transaction
+        self.offsets[transaction.transactional_id] = offset
 
     def replay_marker(self, producer_id: ProducerId, *, is_commit: bool) -> None:
         """Nobody writes to this topic inside a transaction."""
