@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
@@ -28,6 +27,8 @@ _BEFORE_PARTITIONS = Struct(">hqhib")
 _AFTER_PARTITIONS = Struct(">qq")
 _PARTITIONS_AT = _BEFORE_PARTITIONS.size - _VERSION.size
 _NULL = b"\0"
+# So many are kept encoded: none at the end of a transaction, one of data and one of offsets while it is open.
+_FEW_PARTITIONS = 4
 
 TopicPartition = tuple[str, int]
 
@@ -88,7 +89,7 @@ def _value(transaction: Transaction) -> bytes:
     """As the codec writes a TransactionLogValue. Three of them are written for each transaction, so what differs every
     time is packed here, and what mostly does not is kept as the codec wrote it."""
     partitions = transaction.partitions
-    is_empty = transaction.state == TransactionState.EMPTY
+    encoded = _encoded_few if len(partitions) <= _FEW_PARTITIONS else _encoded
     return b"".join(
         (
             _BEFORE_PARTITIONS.pack(
@@ -98,11 +99,7 @@ def _value(transaction: Transaction) -> bytes:
                 transaction.timeout_ms,
                 transaction.state,
             ),
-            _NULL
-            if is_empty
-            else _one_partition(*partitions)
-            if len(partitions) == 1
-            else _encoded_partitions(partitions),
+            _NULL if transaction.state == TransactionState.EMPTY else encoded(partitions),
             _AFTER_PARTITIONS.pack(transaction.updated_ms, transaction.started_ms),
             _tags(
                 transaction.previous_producer_id,
@@ -115,7 +112,7 @@ def _value(transaction: Transaction) -> bytes:
     )
 
 
-def _encoded_partitions(partitions: Iterable[TopicPartition]) -> bytes:
+def _encoded(partitions: frozenset[TopicPartition]) -> bytes:
     by_topic: dict[str, list[int]] = {}
     for topic, index in sorted(partitions):
         by_topic.setdefault(topic, []).append(index)
@@ -124,9 +121,7 @@ def _encoded_partitions(partitions: Iterable[TopicPartition]) -> bytes:
     return encoded[_PARTITIONS_AT : -_AFTER_PARTITIONS.size - 1]
 
 
-@lru_cache(maxsize=4096)
-def _one_partition(partition: TopicPartition) -> bytes:
-    return _encoded_partitions([partition])
+_encoded_few = lru_cache(maxsize=4096)(_encoded)
 
 
 @lru_cache(maxsize=256)
