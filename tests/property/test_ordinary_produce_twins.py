@@ -225,7 +225,7 @@ def test_what_is_not_ordinary_is_for_the_long_way() -> None:
     producers, sequence, offset = known_producers(random, 3)
     others = {
         "of an unknown producer": batch_of(random, producer_id=5),
-        "of another epoch": batch_of(random, epoch=1),
+        "of a new epoch, but not its first": batch_of(random, epoch=1, sequence=sequence),
         "a sequence too late": batch_of(random, sequence=sequence + 1),
         "a duplicate": batch_of(random, sequence=0),
         "in a transaction": batch_of(random, sequence=sequence, transactional=True),
@@ -274,7 +274,7 @@ def test_a_batch_in_a_transaction_is_taken_if_it_is_in_it_and_may_begin_it_here(
             batch_of(random, sequence=sequence),  # not in the transaction
             batch_of(random, sequence=sequence, transactional=True, codec=Codec.GZIP),
             batch_of(random, sequence=sequence + 1, transactional=True),
-            batch_of(random, epoch=1, transactional=True),
+            batch_of(random, epoch=1, sequence=sequence, transactional=True),
             batch_of(random, producer_id=5, transactional=True),
             batch_of(random, producer_id=-1, epoch=-1, sequence=-1, transactional=True),
         ]
@@ -282,6 +282,32 @@ def test_a_batch_in_a_transaction_is_taken_if_it_is_in_it_and_may_begin_it_here(
             assert read(readers, frame_of(other, version, transactional_id="mine"), producers, offset) is None
         assert read(readers, frame_of(others[0], version, transactional_id="other"), producers, offset) is None
     assert set(asked) == {(4, 0)}
+
+
+@pytest.mark.parametrize("is_transactional", [False, True])
+@pytest.mark.parametrize("raised_by", ["the batch", "a marker", "a batch in a transaction that is still open"])
+def test_the_first_batch_of_a_raised_epoch_is_taken_and_an_older_epoch_is_not(
+    raised_by: str, is_transactional: bool
+) -> None:
+    transactional_id = "mine" if is_transactional else None
+    readers = transactional_makers(13, lambda *_: True) if is_transactional else makers(13)
+    for seed in range(40):
+        random = Random(seed)
+        producers, sequence, offset = known_producers(random, random.randint(1, 8))
+        if raised_by != "the batch":
+            header = read_header(batch_of(random, sequence=sequence, transactional=True))
+            producers.apply(producers.check(header, offset, NOW_MS))
+            offset, sequence = offset + header.record_count, sequence + header.record_count
+        if raised_by == "a marker":
+            producers.apply_marker(producers.check_marker(4, 1, 0, NOW_MS, bumps_epoch=True), offset, aborted=False)
+            offset += 1
+        raised = {"epoch": 1, "transactional": is_transactional}
+        first = frame_of(batch_of(random, **raised), 13, transactional_id=transactional_id)
+        is_outside = "open" in raised_by and not is_transactional
+        assert (read(readers, first, producers, offset) is None) == is_outside
+        for others in ({**raised, "sequence": 1}, {**raised, "epoch": -1}, {**raised, "epoch": 0, "sequence": 0}):
+            other = frame_of(batch_of(random, **others), 13, transactional_id=transactional_id)
+            assert read(readers, other, producers, offset) is None
 
 
 def test_a_compacted_topic_takes_no_record_without_a_key() -> None:

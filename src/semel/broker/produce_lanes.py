@@ -180,7 +180,7 @@ class ProduceLanes:
         if name in INTERNAL_TOPICS or batch is None:
             return
         if transactional_id is not None:
-            batch = OrdinaryBatch(config, self._is_in_transaction(transactional_id, partition))
+            batch = OrdinaryBatch(config, self._is_in_transaction(transactional_id, partition, version))
         ordinary = OrdinaryProduce(prefix, is_flexible, suffix_bytes, batch)
         if len(self._lanes) >= _MOST_LANES:
             self._lanes.clear()
@@ -197,10 +197,12 @@ class ProduceLanes:
 
         return may_write
 
-    def _is_in_transaction(self, transactional_id: str, partition: Partition) -> Callable[[int, int], bool]:
+    def _is_in_transaction(
+        self, transactional_id: str, partition: Partition, version: int
+    ) -> Callable[[int, int], bool]:
         broker, place = self._broker, (partition.topic, partition.index)
 
         def is_in_transaction(producer_id: int, producer_epoch: int) -> bool:
-            return may_write_at_once(broker, transactional_id, Identity(producer_id, producer_epoch), place)
+            return may_write_at_once(broker, transactional_id, Identity(producer_id, producer_epoch), place, version)
 
         return is_in_transaction

@@ -37,10 +37,15 @@ def has_to_wait(broker: Broker, transactional_id: str, version: int) -> bool:
         return False  # `verify` says what is wrong
 
 
-def may_write_at_once(broker: Broker, transactional_id: str, claimed: Identity, place: tuple[str, int]) -> bool:
-    """Whether `verify` would find nothing wrong with a batch of this producer, and nothing has to be waited for."""
+def may_write_at_once(
+    broker: Broker, transactional_id: str, claimed: Identity, place: tuple[str, int], version: int
+) -> bool:
+    """Whether `verify` would find nothing wrong with a batch of this producer, and nothing has to be waited for. In the
+    second generation its partition joins by this; if that is not durable yet, the longer way waits for it."""
     transactions = broker.transactions
     try:
+        if version >= _SECOND_GENERATION_SINCE:
+            return transactions.joins_at_once(transactional_id, claimed, place)
         return transactions.is_settled(transactional_id) and transactions.holds(transactional_id, claimed, place)
     except Refused:
         return False

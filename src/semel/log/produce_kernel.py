@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """Ordinary batches and produce requests, from their bytes to the log: what nearly all of a busy client are.
 
-An ordinary batch is a plain one in perfect order that is the next one of its producer, in its transaction if it is in
-one, and that the active segment has room for; an ordinary request has one of them, for one partition, behind the same
-bytes as last time. Nothing else is known here: whatever differs in any way is refused, nothing has changed then, and
-the decoder, `validate` and `producers` say what is wrong, if there is anything. Requests that come together are judged
-one by one and written together, log by log (`Gathering`).
+An ordinary batch is a plain one in perfect order that is the next one of its producer or the first of its epoch, in its
+transaction if it is in one, and that the active segment has room for; an ordinary request has one of them, for one
+partition, behind the same bytes as last time. Nothing else is known here: whatever differs in any way is refused,
+nothing has changed then, and the decoder, `validate` and `producers` say what is wrong, if there is anything. Requests
+that come together are judged one by one and written together, log by log (`Gathering`).
 Compiled or plain Python, with the same results; indexes are checked here, because compiled code does not.
 """
 
@@ -242,26 +242,37 @@ def _next_row(
     kept: cython.Py_ssize_t
     index: cython.Py_ssize_t
     last_sequence: cython.longlong
+    epoch: cython.longlong
     if size < _ENTRY_BYTES:
         return None
+    epoch = _number(before, 8, 2)
     last_sequence = _number(before, 10, 4)
-    if _number(before, 8, 2) != producer_epoch or last_sequence < 0:
+    if producer_epoch < epoch:
         return None
     if attributes != _TRANSACTIONAL and _is_in_transaction(row):
         return None
-    if sequence != (last_sequence + 1) & _SEQUENCE_MASK:
-        return None
-    kept = min(size + _OLDER_BYTES, _ROW_BYTES)
+    if producer_epoch > epoch or last_sequence < 0:
+        # The first of an epoch, which a marker may have raised: nothing that came before is remembered.
+        if sequence != 0:
+            return None
+        kept = _ENTRY_BYTES
+    else:
+        if sequence != (last_sequence + 1) & _SEQUENCE_MASK:
+            return None
+        kept = min(size + _OLDER_BYTES, _ROW_BYTES)
     after: cython.p_uchar = _row
     for index in range(_ENTRY_BYTES):
         after[index] = before[index]
+    _put(after, 8, producer_epoch, 2)
     _put(after, 10, (sequence + last_offset_delta) & _SEQUENCE_MASK, 4)
     _put(after, 14, base_offset + last_offset_delta, 8)
     _put(after, 22, last_offset_delta, 4)
     _put(after, 26, now_ms, 8)
     if attributes == _TRANSACTIONAL and not _is_in_transaction(row):
         _put(after, _TRANSACTION_AT, base_offset, 8)
-    for index in range(_OLDER_BYTES):  # its last sequence, last offset and offset delta lie side by side
+    for index in range(
+        min(_OLDER_BYTES, kept - _ENTRY_BYTES)
+    ):  # its last sequence, last offset and offset delta lie side by side
         after[_ENTRY_BYTES + index] = before[10 + index]
     for index in range(_ENTRY_BYTES + _OLDER_BYTES, kept):
         after[index] = before[index - _OLDER_BYTES]
@@ -321,7 +332,7 @@ class OrdinaryBatch:
 
     def __init__(self, config: object, is_in_transaction: object = None) -> None:
         """If it is a transactional one, `is_in_transaction(producer_id, producer_epoch)` says whether it may be written
-        now."""
+        now. Only then is it asked, when nothing else stands in the way."""
         self.config = config
         self.attributes = _PLAIN if is_in_transaction is None else _TRANSACTIONAL
         self.is_in_transaction = is_in_transaction
@@ -406,12 +417,13 @@ class OrdinaryBatch:
             if one.row is None:
                 return False
             if self.attributes == _TRANSACTIONAL:
-                if not self.is_in_transaction(producer_id, producer_epoch):
-                    return False
                 one.begins_transaction = not _is_in_transaction(known)
         elif producer_id != -1 or self.attributes == _TRANSACTIONAL:
             return False
         if not self.are_ordinary(buffer, data, start, size, count, greatest, now_ms):
+            return False
+        # Last, because its partition may join the transaction by it.
+        if self.attributes == _TRANSACTIONAL and not self.is_in_transaction(producer_id, producer_epoch):
             return False
         one.is_written = False
         one.buffer = buffer

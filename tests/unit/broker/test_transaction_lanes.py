@@ -6,13 +6,27 @@ import asyncio
 from collections.abc import Mapping
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from broker_harness import Node, simulated
 from short_ways import Counted, counted_produces
-from transaction_harness import OLD, TOPIC, V1, V2, hold_markers, read_all, read_committed, started, with_transactions
+from transaction_harness import (
+    OLD,
+    TOPIC,
+    V1,
+    V2,
+    check_replay_equals_live,
+    coordinator,
+    hold_markers,
+    read_all,
+    read_committed,
+    started,
+    with_transactions,
+)
 
 from semel.broker.authoriser import AllowAll, Operation, ResourceType
+from semel.coordinator.txn.coordinator import TransactionCoordinator
 from semel.sim import link
 from semel.wire.errors import ErrorCode
 
@@ -163,3 +177,57 @@ async def test_readers_of_what_is_committed_wait_for_the_end_of_what_began_on_a_
     assert await producer.commit() == 0
     await asyncio.sleep(0.1)
     assert await read_committed(client) == [b"first", b"second"]
+
+
+@FLUSHES
+def test_a_partition_joins_a_transaction_of_the_second_generation_on_its_lane(
+    flush_messages: str, short_way: Counted
+) -> None:
+    """With fsync the join is begun there, and the longer way waits for it before anything is written."""
+    is_durable_at_once = flush_messages != "1"
+
+    @simulated(settings={"log.flush.interval.messages": flush_messages})
+    async def joins(node: Node) -> None:
+        client = await with_transactions(node, 2)
+        producer = await started(client, V2)
+        for partition in (0, 1, 0, 1):
+            await producer.transaction(b"before", partition=partition)
+        await asyncio.sleep(0.1)
+        for partition in (0, 1):
+            before = short_way.served
+            assert await producer.write(b"data", partition=partition) == 0
+            assert short_way.served == before + is_durable_at_once
+        known = coordinator(node).shards.for_key(producer.transactional_id).state.by_id[producer.transactional_id]
+        assert known.partitions == {(TOPIC, 0), (TOPIC, 1)}
+        check_replay_equals_live(node)
+        assert await read_committed(client) == [b"before"] * 2
+        assert await producer.commit() == 0
+        await asyncio.sleep(0.1)
+        assert await read_committed(client) == [b"before"] * 2 + [b"data"]
+
+    joins()
+
+
+@pytest.mark.parametrize("damage", ["a bit", "a sequence too late", "an older epoch"])
+@simulated(settings={"log.flush.interval.messages": "9223372036854775807"})
+async def test_nothing_joins_by_a_batch_that_is_not_taken(node: Node, damage: str, short_way: Counted) -> None:
+    client = await with_transactions(node)
+    producer = await started(client, V2)
+    older = producer.batch(b"older")
+    producer.sequences.clear()
+    for _ in range(3):
+        await producer.transaction(b"before")
+    await asyncio.sleep(0.1)
+    before = short_way.served
+    wrong = producer.batch(b"data")
+    if damage == "a bit":
+        wrong[-1] ^= 1
+    elif damage == "a sequence too late":
+        wrong = producer.batch(b"data")
+    else:
+        wrong = older
+    joined = []
+    with patch.object(TransactionCoordinator, "joins_at_once", lambda *arguments: joined.append(arguments)):
+        assert (await producer.send(wrong)).error_code != 0
+    assert short_way.served == before
+    assert not joined

@@ -135,22 +135,37 @@ class TransactionCoordinator:
         connection: int | None = None,
     ) -> None:
         """The partitions are in the transaction, durably, before anything of it may be written to them."""
-        partitions = list(partitions)
+        added = frozenset(partitions)
         client_version = _SECOND_GENERATION if second_generation else _FIRST_GENERATION
-
-        def add() -> None:
-            shard = self.shards.for_key(transactional_id)
-            known = shard.state.by_id.get(transactional_id)
-            _check_connection(self._connections, known, transactional_id, claimed, connection)
-            now_ms = self._clock.wall_ms()
-            after = with_partitions(known, transactional_id, claimed, partitions, client_version, now_ms)
-            if after is not None:
-                _append(shard, after)
-
-        await self._when_ended(transactional_id, add)
+        try:
+            self._add(transactional_id, claimed, added, client_version, connection)
+        except StillEnding:
+            await self._wait_for_end(transactional_id)
+            self._add(transactional_id, claimed, added, client_version, connection)
         settled = self.when_settled(transactional_id)
         if settled is not None:
             await settled
+
+    def joins_at_once(self, transactional_id: str, claimed: Identity, partition: TopicPartition) -> bool:
+        """The second generation: one partition joins. Whether it is in the transaction durably already."""
+        self._add(transactional_id, claimed, frozenset((partition,)), _SECOND_GENERATION, None)
+        return self.is_settled(transactional_id)
+
+    def _add(
+        self,
+        transactional_id: str,
+        claimed: Identity,
+        partitions: frozenset[TopicPartition],
+        client_version: int,
+        connection: int | None,
+    ) -> None:
+        shard = self.shards.for_key(transactional_id)
+        known = shard.state.by_id.get(transactional_id)
+        _check_connection(self._connections, known, transactional_id, claimed, connection)
+        now_ms = self._clock.wall_ms()
+        after = with_partitions(known, transactional_id, claimed, partitions, client_version, now_ms)
+        if after is not None:
+            _append(shard, after)
 
     def holds(self, transactional_id: str, claimed: Identity, partition: TopicPartition) -> bool:
         """Whether a partition is in the open transaction of this very producer (KIP-890: verified before a write).
@@ -237,14 +252,6 @@ class TransactionCoordinator:
         done, _ = await asyncio.wait([ending], timeout=_END_WAIT_S)
         if not done:
             raise StillEnding(transactional_id)
-
-    async def _when_ended(self, transactional_id: str, attempt: Callable[[], None]) -> None:
-        """Tries, and once more after the last transaction has been ended, if that was what stood in the way."""
-        try:
-            attempt()
-        except StillEnding:
-            await self._wait_for_end(transactional_id)
-            attempt()
 
     # -- upkeep
 
