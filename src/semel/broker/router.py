@@ -109,8 +109,10 @@ class Router:
             return Ready(_parts(header.correlation_id, result.response, version), all_of(result.waits_for))
         if isinstance(result, Parked):
             return self._parked(result, header.correlation_id, version)
-        begun = Begun(self._finish(result, header.correlation_id, version))
-        return begun.result if begun.is_over else Later(begun.in_task(), holds_request=True)
+        begun = Begun(result)
+        if begun.is_over:
+            return None if begun.result is None else _parts(header.correlation_id, begun.result, version)
+        return Later(begun.in_task_of(_finish(begun, header.correlation_id, version)), holds_request=True)
 
     def _unsupported_version(self, key: int, version: int, correlation_id: int) -> Answer:
         """A client that asks for versions in a version we do not know is told, in the oldest form, what we know."""
@@ -121,15 +123,16 @@ class Router:
         answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[known])
         return _parts(correlation_id, answer, 0)
 
-    async def _finish(self, response: Awaitable[Response | None], correlation_id: int, version: int) -> Parts | None:
-        answer = await response
-        return None if answer is None else _parts(correlation_id, answer, version)
-
     def _parked(self, parked: Parked, correlation_id: int, version: int) -> Later:
         later = Promised()
         later.future.add_done_callback(lambda _: parked.leave())
         parked.begin(lambda response: later.keep(_parts(correlation_id, response, version)), later.fail)
         return later
+
+
+async def _finish(response: Awaitable[Response | None], correlation_id: int, version: int) -> Parts | None:
+    answer = await response
+    return None if answer is None else _parts(correlation_id, answer, version)
 
 
 def _parts(correlation_id: int, response: Response, version: int) -> Parts:

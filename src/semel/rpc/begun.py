@@ -4,12 +4,13 @@ requests do not. Until then it has no `current_task`."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Generator
+from collections.abc import Awaitable, Coroutine, Generator
 from contextlib import suppress
 from inspect import CORO_SUSPENDED, getcoroutinestate
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Begun(Generic[T]):
@@ -32,7 +33,11 @@ class Begun(Generic[T]):
         return hasattr(self, "result")
 
     def in_task(self) -> asyncio.Future[T]:
-        task = asyncio.ensure_future(self)
+        return self.in_task_of(self)
+
+    def in_task_of(self, waiting: Awaitable[R]) -> asyncio.Future[R]:
+        """In the task of what waits for it."""
+        task = asyncio.ensure_future(waiting)
         task.add_done_callback(lambda _: self._give_up())  # the task never began, if it was cancelled at once
         return task
 

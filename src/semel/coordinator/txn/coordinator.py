@@ -226,7 +226,9 @@ class TransactionCoordinator:
             ending = ended_by_client(known, transactional_id, claimed, is_commit, second_generation, new_id, now_ms)
             if ending.prepared is not None:
                 self._prepare(shard, ending.prepared)
-            await shard.committed()
+            commit = shard.when_committed()
+            if commit is not None:
+                await commit
             return ending.told
 
     def _prepare(self, shard: Shard[Transactions], prepared: Transaction) -> None:

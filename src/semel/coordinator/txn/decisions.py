@@ -196,6 +196,7 @@ def ended_by_client(
     event = Event.COMMIT if is_commit else Event.ABORT
     # How the markers are judged follows from how the transaction is ended, not from how it was joined.
     prepared = transaction._replace(
+        epoch=transaction.epoch + 1 if bumps_epoch else transaction.epoch,
         state=moved(state, event),
         updated_ms=now_ms,
         client_version=2 if bumps_epoch else 0,
@@ -204,7 +205,6 @@ def ended_by_client(
     )
     if not bumps_epoch:
         return Ending(claimed, prepared)
-    prepared = prepared._replace(epoch=transaction.epoch + 1)
     if state != TransactionState.ONGOING:
         prepared = prepared._replace(partitions=frozenset(), started_ms=now_ms)
     if needs_new_id(transaction):

@@ -85,8 +85,12 @@ class MarkerWriter:
         left = sorted(transaction.partitions)
         while left:
             # All are written before the first is waited for: their flushes go on at the same time.
-            attempts = [(partition, Begun(self._one(partition, transaction, coordinator_epoch))) for partition in left]
-            left = [partition for partition, attempt in attempts if not await attempt]
+            attempts = [(partition, self._attempt(partition, transaction, coordinator_epoch)) for partition in left]
+            left = [
+                partition
+                for partition, attempt in attempts
+                if not (attempt if isinstance(attempt, bool) else await attempt)
+            ]
             if left:
                 await asyncio.sleep(_RETRY_S)
 
@@ -99,7 +103,10 @@ class MarkerWriter:
                 logger.warning("the end of the transaction of %r is noted later: %s", transactional_id, refusal)
                 await asyncio.sleep(_RETRY_S)
 
-    async def _one(self, partition: TopicPartition, transaction: Transaction, coordinator_epoch: Epoch) -> bool:
+    def _attempt(
+        self, partition: TopicPartition, transaction: Transaction, coordinator_epoch: Epoch
+    ) -> Begun[bool] | bool:
+        """Whether nothing is left to do for a partition, at once or when its flush is over."""
         is_commit = transaction.state == TransactionState.PREPARE_COMMIT
         try:
             commit = self._sink.write_marker(
@@ -110,17 +117,27 @@ class MarkerWriter:
                 coordinator_epoch,
                 transaction.bumps_epoch,
             )
-            if commit is not None:
-                await commit
         except Refused as refusal:
-            if refusal.code in _SETTLED:
-                return True
-            logger.warning("the marker for %s-%d is tried again: %s", *partition, refusal)
-            return False
-        return True
+            return _is_settled(partition, refusal)
+        return True if commit is None else Begun(_committed(partition, commit))
 
     async def close(self) -> None:
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _committed(partition: TopicPartition, commit: Awaitable[None]) -> bool:
+    try:
+        await commit
+    except Refused as refusal:
+        return _is_settled(partition, refusal)
+    return True
+
+
+def _is_settled(partition: TopicPartition, refusal: Refused) -> bool:
+    if refusal.code in _SETTLED:
+        return True
+    logger.warning("the marker for %s-%d is tried again: %s", *partition, refusal)
+    return False
