@@ -270,10 +270,9 @@ def _next_row(
     _put(after, 26, now_ms, 8)
     if attributes == _TRANSACTIONAL and not _is_in_transaction(row):
         _put(after, _TRANSACTION_AT, base_offset, 8)
-    for index in range(
-        min(_OLDER_BYTES, kept - _ENTRY_BYTES)
-    ):  # its last sequence, last offset and offset delta lie side by side
-        after[_ENTRY_BYTES + index] = before[10 + index]
+    if kept > _ENTRY_BYTES:
+        for index in range(_OLDER_BYTES):  # its last sequence, last offset and offset delta lie side by side
+            after[_ENTRY_BYTES + index] = before[10 + index]
     for index in range(_ENTRY_BYTES + _OLDER_BYTES, kept):
         after[index] = before[index - _OLDER_BYTES]
     return bytes(after[:kept])
