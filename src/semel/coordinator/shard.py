@@ -41,7 +41,8 @@ class Entry(NamedTuple):
 
 
 class State(Protocol):
-    """What the records of one partition make. Only these two functions change it."""
+    """What the records of one partition make. Only to replay them changes it: by these two functions, or told what a
+    record means by who has just written it (`Shard.write`)."""
 
     def replay(self, record: Record, producer_id: ProducerId) -> None:
         """`producer_id` is -1 outside of transactions; inside, the record counts when its marker comes."""
@@ -87,7 +88,7 @@ class Shard(Generic[S]):
             self.state.replay(Record(first + number, now_ms, entry.key, entry.value, ()), producer_id)
 
     def write(self, entry: Entry) -> Offset:
-        """Writes one record, for who knows what it means and replays that instead of its bytes."""
+        """Writes one record; its offset. Whoever made its bytes knows what they mean, and replays that."""
         return self.partition.append_record(entry.key, entry.value)
 
     def append_marker(
