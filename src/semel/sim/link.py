@@ -113,6 +113,7 @@ class Pipe:
             return
         if self._wires.are_parted(self._sender.node, self._reader.node):
             self._held_up += 1
+            self._wires.hold_up(self._sender.number, self)
         elif self._flying:  # else it was cut off
             self._reader.arrived(self._flying.popleft())
 

@@ -65,6 +65,8 @@ class Wires:
         self._links: dict[int, SimLink] = {}  # by number, both ends of every connection
         self._last_number = 0
         self._parted: set[frozenset[str]] = set()
+        self._held_up: dict[int, Pipe] = {}
+        """Pipes of which something waits at a partition, by the number of their sender, which may have closed since."""
         self._slow: dict[frozenset[str], tuple[float, float]] = {}
         self._starts: dict[str, int] = {}
         self._healed: asyncio.Event | None = None
@@ -108,8 +110,9 @@ class Wires:
         if self._healed is not None:
             self._healed.set()
             self._healed = None
-        for link in list(self._links.values()):
-            link.outgoing.resume()
+        held_up, self._held_up = self._held_up, {}
+        for number in sorted(held_up):
+            held_up[number].resume()
 
     def slow_down(self, node: str, other: str, latency_ms: tuple[float, float]) -> None:
         self._slow[frozenset((node, other))] = latency_ms
@@ -184,6 +187,9 @@ class Wires:
 
     def are_parted(self, node: str, other: str) -> bool:
         return frozenset((node, other)) in self._parted
+
+    def hold_up(self, number: int, pipe: Pipe) -> None:
+        self._held_up[number] = pipe
 
     def starts_of(self, node: str) -> int:
         return self._starts.get(node, 0)

@@ -84,6 +84,21 @@ def test_a_partition_holds_everything_and_heals_in_order():
         run(main(seed))
 
 
+def test_what_was_sent_over_a_partition_arrives_also_from_an_end_that_was_closed_meanwhile():
+    async def main():
+        town = await Town.build()
+        town.wires.part(["a"], ["b"])
+        town.near.send([b"goodbye"])
+        town.near.close()
+        await asyncio.sleep(100)
+        assert (town.at_b.data, town.at_b.closings) == (b"", [])
+        town.wires.heal()
+        await town.at_b.until_closed()
+        assert (town.at_b.data, town.at_b.closings) == (b"goodbye", [None])
+
+    run(main())
+
+
 def test_connecting_over_a_partition_waits_for_its_end_or_times_out():
     async def main():
         town = await Town.build()
