@@ -15,6 +15,7 @@ from semel.log.types import Offset, ProducerId
 
 # Searched in one read: a read of some kilobytes takes as long as two of a single entry.
 _BLOCK_ENTRIES = 2048
+_LIKELY_ENTRIES = 512
 
 
 class _IndexFile:
@@ -110,6 +111,11 @@ class OffsetIndex(_Index):
 
     entry = Struct(">ii")
 
+    def __init__(self, disk: Disk, path: str, base_offset: Offset, *, in_memory: bool) -> None:
+        super().__init__(disk, path, base_offset, in_memory=in_memory)
+        self._most: int | None = None
+        """The first number of the last entry, once the file was asked for it. It only helps to guess."""
+
     def append(self, offset: Offset, position: int) -> None:
         self._add(offset - self._base_offset, position)
 
@@ -125,19 +131,37 @@ class OffsetIndex(_Index):
 
     def around(self, offset: Offset) -> tuple[tuple[Offset, int] | None, int | None]:
         """As `floor`, and the position of the next batch in the index, where that costs nothing."""
-        relative = offset - self._base_offset
+        relative, size = offset - self._base_offset, self.entry.size
         entries = self._entries if self._entries is not None else self._block_around(relative)
         number = last_up_to(entries, relative)
         if number < 0:
             return None, None
-        found, position = self.entry.unpack_from(entries, number * self.entry.size)
+        found, position = self.entry.unpack_from(entries, number * size)
         following = None
-        if self._entries is not None and number + 1 < self.count:
-            following = self._raw(number + 1)[1]
+        if (number + 2) * size <= len(entries):
+            _, following = self.entry.unpack_from(entries, (number + 1) * size)
         return (self._base_offset + found, position), following
 
     def _block_around(self, relative: int) -> Buffer:
         """Entries of the file in which the last one up to a number is, if there is one."""
+        likely = self._likely_block(relative)
+        return self._searched_block(relative) if likely is None else likely
+
+    def _likely_block(self, relative: int) -> bytes | None:
+        """Those around the place where the number stands if all are as far from each other; None: it is elsewhere."""
+        if self._file is None or self.count == 0:
+            return b""
+        if self._most is None:
+            self._most = max(self._raw(self.count - 1)[0], 1)
+        size, likely = self.entry.size, relative * self.count // self._most
+        first = max(min(likely - _LIKELY_ENTRIES // 2, self.count - _LIKELY_ENTRIES), 0)
+        block = self._file.read_at(first * size, min(_LIKELY_ENTRIES, self.count - first) * size)
+        if first > 0 and self.entry.unpack_from(block)[0] > relative:
+            return None
+        is_last = first + _LIKELY_ENTRIES >= self.count
+        return block if is_last or self.entry.unpack_from(block, len(block) - size)[0] > relative else None
+
+    def _searched_block(self, relative: int) -> Buffer:
         low, high = 0, self.count
         while high - low > _BLOCK_ENTRIES:
             middle = (low + high) // 2

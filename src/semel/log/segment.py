@@ -95,11 +95,9 @@ class Segment(SegmentEnd):
         reached, position = self._reached
         if reached > offset or self.size_bytes - position > _LOCATE_BYTES:  # else so near that one look finds it
             entry, following = self.offset_index.around(offset)
-            if entry is not None and entry[0] + 1 == offset and following is not None and self.offset_index.is_ours:
-                # Who reads on asks for the batch after an indexed one, and that is mostly the next in the index.
-                likely = next(self.heads(following, HEADER_BYTES))
-                if likely.base_offset == offset and likely.last_offset < self.next_offset:
-                    return likely
+            likely = self._likely(offset, entry, following)
+            if likely is not None:
+                return likely
             position = self._believed_position(entry)
         before: Located | None = None
         misplaced: Located | None = None
@@ -114,6 +112,17 @@ class Segment(SegmentEnd):
             misplaced = found if before is not None and found.base_offset <= before.last_offset else None
             before = found
         return None
+
+    def _likely(self, offset: Offset, entry: tuple[Offset, int] | None, following: int | None) -> Located | None:
+        """The batch that holds `offset`, if it is the next one in the index. It mostly is for who reads on after an
+        indexed batch, and where batches are so large that each has an entry."""
+        if entry is None or following is None or entry[0] == offset:
+            return None
+        if entry[0] + 1 != offset and following - entry[1] <= _LOCATE_BYTES:
+            return None
+        found = self._batch_at(following)
+        is_it = found is not None and found.base_offset <= offset <= found.last_offset < self.next_offset
+        return found if is_it else None
 
     def position_after(self, offset: Offset) -> int | None:
         """Where the batches from `offset` on stand, if that is known without a look at any of them, and they need
@@ -133,10 +142,15 @@ class Segment(SegmentEnd):
         return position if self.offset_index.is_ours or self._ends_with(position, last_offset) else 0
 
     def _ends_with(self, position: int, last_offset: Offset) -> bool:
+        found = self._batch_at(position)
+        return found is not None and found.last_offset == last_offset
+
+    def _batch_at(self, position: int) -> Located | None:
+        """What an index leads to, if that is a batch: a damaged one may lead anywhere."""
         try:
-            return read_header(self.file.read_at(position, HEADER_BYTES)).last_offset == last_offset
-        except (RecordError, OSError):
-            return False
+            return next(self.heads(position, HEADER_BYTES), None)
+        except (CorruptSegment, OSError):
+            return None
 
     def heads(self, position: int, read_bytes: int = _LOCATE_BYTES) -> Iterator[Located]:
         """Every batch from `position` on, by the first bytes of its header."""

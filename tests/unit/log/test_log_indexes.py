@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from itertools import accumulate, cycle, islice
 from struct import pack
 
 import pytest
@@ -70,6 +72,29 @@ def test_the_floor_is_found_among_more_entries_than_are_read_at_once(disk: SimDi
     for number in range(1, count + 1):
         expected = (BASE + 10 * number, number)
         assert (index.floor(BASE + 10 * number), index.floor(BASE + 10 * number + 9)) == (expected, expected)
+
+
+@pytest.mark.parametrize("gaps", [[1], [1, 1, 1, 1000], [1] * 3000 + [500_000], [500_000] + [1] * 3000])
+def test_the_floor_is_found_however_the_entries_are_spread(disk: SimDisk, gaps: list[int]) -> None:
+    offsets = list(accumulate(islice(cycle(gaps), 5000), initial=BASE + 3))
+    index = offset_index(disk, *((offset, number) for number, offset in enumerate(offsets)))
+    index.seal()
+    asked = sorted({near for offset in offsets[::7] + offsets[-3:] for near in (offset - 1, offset, offset + 1)})
+    for offset in asked:
+        number = bisect_right(offsets, offset) - 1
+        assert index.floor(offset) == (None if number < 0 else (offsets[number], number))
+
+
+def test_where_entries_are_spread_evenly_one_read_of_the_file_finds_the_floor(disk: SimDisk) -> None:
+    index = offset_index(disk, *((BASE + 64 * number, number) for number in range(1, 16_000)))
+    index.seal()
+    index.floor(BASE)
+    reads: list[int] = []
+    disk.reading = lambda path: reads.append(1)  # type: ignore[method-assign, assignment]
+    for number in range(1, 16_000, 371):
+        reads.clear()
+        assert index.floor(BASE + 64 * number + 5) == (BASE + 64 * number, number)
+        assert len(reads) == 1
 
 
 def test_a_time_index_only_grows(disk: SimDisk) -> None:
