@@ -57,6 +57,11 @@ LOADS = {
         (Figure("throughput", lambda one: one.megabytes, "MB/s", 1.1),),
         fsync=True,
     ),
+    "produce 1 KB, 128 connections": Load(
+        ("-m", "0", "-c", "128", "-k", "5", "-r", "16", "-v", "1000"),
+        (Figure("throughput", lambda one: one.megabytes, "MB/s", 1.1),),
+        fsync=True,
+    ),
     "produce 100 B": Load(
         ("-m", "0", "-c", "4", "-k", "5", "-r", "160", "-v", "100"),
         (

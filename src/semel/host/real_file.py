@@ -172,14 +172,11 @@ class RealFile:
     def is_warm(self, position: int, length: int) -> bool:
         fd = self.descriptor()
         byte = bytearray(1)
-        sample = position
-        last = position + length - 1
+        sample = position + length - 1  # from the end: who asks has mostly just read the beginning
         try:
-            while sample < last:
+            while sample >= position:
                 os.preadv(fd, [byte], sample, os.RWF_NOWAIT)
-                sample += SAMPLE_BYTES
-            if length > 0:
-                os.preadv(fd, [byte], last, os.RWF_NOWAIT)
+                sample -= SAMPLE_BYTES
         except OSError as error:
             if error.errno in (errno.EAGAIN, errno.EOPNOTSUPP):
                 return False
