@@ -42,7 +42,7 @@ NOTE = (
     "semel with `--flush os`, alone on one core with its client: one connection, one request at a time. CPU is the "
     "broker's. Here the lowest of several tries counts, and the spread is that of the tries. The ratio is that of the "
     f"last point to the lowest one of the last hundredfold; up to {FLAT:g} is flat. Work that itself grows (a "
-    "rebalance, a fetch session of many partitions) is divided by what it grows with."
+    "rebalance) is divided by what it grows with."
 )
 # Small: with more, memory that the machine has to fetch for new pages is most of what is measured, and full of luck.
 _BATCH = [b"." * 100]

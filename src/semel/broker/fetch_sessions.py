@@ -3,16 +3,22 @@
 A session is found by id and stepped by epoch, so a request that was lost or sent twice is noticed. The cache holds a
 bounded number of sessions; when it is full, one that has not been used for two minutes makes room, or the new one is
 not kept, which the client understands.
+
+A request looks only at partitions that may have something to tell. Those of which the reader knows all call when that
+is over: so it costs what there is to tell, however many partitions the session has.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import TypeAlias
 
 from semel.log.errors import Refused
+from semel.replication.partition import Partition
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.fetch import FetchRequest, FetchRequestPartition
 
@@ -34,17 +40,82 @@ class Told:
     had_error: bool = False
 
 
-@dataclass
+@dataclass(eq=False)
 class FetchSession:
-    """`partitions` in the order in which they are read: those that gave data move to the end, so that none starves."""
+    """Also of a request without a session, which is not kept.
+
+    `unsettled` are the partitions to be read, in this order: those that gave data move to the end, so that none
+    starves. The others are watched; so are, while a fetch waits, those that it has found too little in."""
 
     session_id: int = NO_SESSION
     epoch: int = _FINAL_EPOCH
-    is_incremental: bool = False
+    is_kept: bool = False
     uses_ids: bool = False
-    partitions: OrderedDict[Key, FetchRequestPartition] = field(default_factory=OrderedDict)
+    isolation_level: int = 0
+    partitions: dict[Key, FetchRequestPartition] = field(default_factory=dict)
+    unsettled: OrderedDict[Key, None] = field(default_factory=OrderedDict)
     told: dict[Key, Told] = field(default_factory=dict)
     used_ms: int = 0
+    _watched: dict[Key, Partition] = field(default_factory=dict)
+    _waiting: dict[object, Callable[[], None]] = field(default_factory=dict)
+
+    def update(self, request: FetchRequest) -> None:
+        for forgotten in request.forgotten_topics_data:
+            topic = forgotten.topic_id if self.uses_ids else forgotten.topic
+            for index in forgotten.partitions:
+                self._forget((topic, index))
+        if request.isolation_level != self.isolation_level:
+            self.isolation_level = request.isolation_level
+            self.unsettled.update(dict.fromkeys(self.partitions))
+        for wanted in request.topics:
+            name = wanted.topic_id if self.uses_ids else wanted.topic
+            for partition in wanted.partitions:
+                key = (name, partition.partition)
+                self.partitions[key] = partition
+                self.unsettled[key] = None
+
+    def _forget(self, key: Key) -> None:
+        self.partitions.pop(key, None)
+        self.unsettled.pop(key, None)
+        self.told.pop(key, None)
+        self._unwatch(key)
+
+    def settle(self, key: Key, partition: Partition) -> None:
+        """The reader knows all of it. No await between finding that and this: nothing that comes is missed."""
+        self.watch(key, partition)
+        del self.unsettled[key]
+
+    def watch(self, key: Key, partition: Partition) -> None:
+        """Until there is something new in it, which ends the watch: a reader that is behind costs writers nothing."""
+        if key not in self._watched:
+            self._watched[key] = partition
+            partition.watch(self, partial(self._news, key))
+
+    def _unwatch(self, key: Key) -> None:
+        partition = self._watched.pop(key, None)
+        if partition is not None:
+            partition.unwatch(self)
+
+    def _news(self, key: Key) -> None:
+        self._unwatch(key)
+        self.unsettled[key] = None
+        for wake in list(self._waiting.values()):
+            wake()
+
+    def wait(self, waiter: object, wake: Callable[[], None]) -> None:
+        """Calls `wake` when there is news of a partition that is watched."""
+        self._waiting[waiter] = wake
+
+    def leave(self, waiter: object) -> None:
+        self._waiting.pop(waiter, None)
+        if not self.is_kept:
+            self.end()
+
+    def end(self) -> None:
+        """Nobody asks for it again. Who still waits in it has until its time is up."""
+        self.is_kept = False
+        for key in list(self._watched):
+            self._unwatch(key)
 
 
 class FetchSessions:
@@ -59,9 +130,10 @@ class FetchSessions:
     def begin(self, request: FetchRequest, uses_ids: bool, now_ms: int) -> FetchSession:
         """The session that a request belongs to, brought up to date with it; raises Refused for an unknown one."""
         if request.session_epoch in (_FINAL_EPOCH, _INITIAL_EPOCH):
-            self._sessions.pop(request.session_id, None)
+            if (replaced := self._sessions.pop(request.session_id, None)) is not None:
+                replaced.end()
             session = FetchSession(uses_ids=uses_ids, used_ms=now_ms)
-            _update(session, request)
+            session.update(request)
             if request.session_epoch == _INITIAL_EPOCH and session.partitions:
                 self._keep(session, now_ms)
             return session
@@ -77,9 +149,8 @@ class FetchSessions:
             raise Refused(
                 ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "a fetch session goes on with topic names or ids as it began"
             )
-        _update(known, request)
+        known.update(request)
         known.epoch = 1 if known.epoch == _LARGEST_EPOCH else known.epoch + 1
-        known.is_incremental = True
         known.used_ms = now_ms
         self._sessions.move_to_end(known.session_id)
         return known
@@ -90,19 +161,9 @@ class FetchSessions:
             if oldest is None or now_ms - oldest.used_ms < _EVICTABLE_AFTER_MS:
                 return
             del self._sessions[oldest.session_id]
+            oldest.end()
         while session.session_id == NO_SESSION or session.session_id in self._sessions:
             session.session_id = self._random.randrange(1, 1 << 31)
         session.epoch = 1
+        session.is_kept = True
         self._sessions[session.session_id] = session
-
-
-def _update(session: FetchSession, request: FetchRequest) -> None:
-    for forgotten in request.forgotten_topics_data:
-        topic = forgotten.topic_id if session.uses_ids else forgotten.topic
-        for index in forgotten.partitions:
-            session.partitions.pop((topic, index), None)
-            session.told.pop((topic, index), None)
-    for wanted in request.topics:
-        name = wanted.topic_id if session.uses_ids else wanted.topic
-        for partition in wanted.partitions:
-            session.partitions[name, partition.partition] = partition

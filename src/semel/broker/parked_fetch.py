@@ -7,12 +7,11 @@ writer is not done yet, and once, however many partitions called. What it gives 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Protocol
 
 from semel.broker.router import Parked
 from semel.log.log import Cold
-from semel.replication.partition import Partition
 from semel.wire.schema import Response
 
 
@@ -26,6 +25,10 @@ class Retriable(Protocol):
 
     def read(self, *, warmed: bool = False) -> None: ...
 
+    def wait(self, waiter: object, wake: Callable[[], None]) -> None: ...
+
+    def leave(self, waiter: object) -> None: ...
+
     def release(self) -> None: ...
 
     def response(self) -> Response: ...
@@ -34,8 +37,8 @@ class Retriable(Protocol):
 class ParkedFetch(Parked):
     """Between a first try that found too little, or only what is cold, and the answer."""
 
-    def __init__(self, fetch: Retriable, partitions: Iterable[Partition], wait_ms: int) -> None:
-        """Right after that try, with no await in between: so nothing that comes is missed."""
+    def __init__(self, fetch: Retriable, wait_ms: int) -> None:
+        """Right after that try, and begun with no await in between: so nothing that comes is missed."""
         loop = asyncio.get_running_loop()
         self._loop = loop
         self._fetch = fetch
@@ -43,9 +46,6 @@ class ParkedFetch(Parked):
         self._is_over = False
         self._is_due = False
         self._warming: asyncio.Task[None] | None = None
-        self._partitions = list(partitions)
-        for partition in self._partitions:
-            partition.watch(self, self._wake)
         self._timer = loop.call_later(wait_ms / 1000, self._time_is_up)
 
     def begin(self, answer: Callable[[Response], None], fail: Callable[[Exception], None]) -> None:
@@ -83,6 +83,7 @@ class ParkedFetch(Parked):
             del self._answer, self._fail  # they know of this one in turn: nobody should have to look for such a ring
         else:
             fetch.release()
+            fetch.wait(self, self._wake)
 
     async def _warm(self, cold: list[Cold]) -> None:
         try:
@@ -108,5 +109,4 @@ class ParkedFetch(Parked):
         self._timer.cancel()
         if self._warming is not None:
             self._warming.cancel()
-        for partition in self._partitions:
-            partition.unwatch(self)
+        self._fetch.leave(self)

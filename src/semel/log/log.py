@@ -91,6 +91,8 @@ class Log(LogEnd):
         # Set by the store: what `partition.metadata` says, and who is told when a segment is sealed.
         self.identity: bytes | None = None
         self.on_roll: Callable[[Log], None] = _ignore
+        # Set by the partition: who is told when the log begins later than before.
+        self.on_start: Callable[[], None] = lambda: None
         self.dirty: list[Segment] = []
         self.gathered = []
         self.gathered_bytes = 0
@@ -542,6 +544,7 @@ class Log(LogEnd):
         if offset > self.start_offset:
             self.start_offset = offset
             self.epochs.truncate_start(offset)
+            self.on_start()
 
     def removable_before(self, offset: Offset) -> list[Segment]:
         """Sealed segments that lie wholly below `offset`."""

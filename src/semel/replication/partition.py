@@ -71,6 +71,7 @@ class Partition:
         self._ordinary: OrdinaryBatch | None = None
         self.is_closed = False
         log.epochs.assign(leader_epoch, log.end_offset)
+        log.on_start = self.wake_watchers
 
     @cached_property
     def _loop(self) -> asyncio.AbstractEventLoop:
@@ -307,7 +308,7 @@ class Partition:
         return (epoch, end_offset) if epoch < last_fetched_epoch or end_offset < offset else None
 
     def watch(self, watcher: object, wake: Callable[[], None]) -> None:
-        """Calls `wake` whenever there is more to read."""
+        """Calls `wake` whenever there is more to read, the log begins later, or the partition is closed."""
         self.watchers[watcher] = wake
 
     def unwatch(self, watcher: object) -> None:

@@ -1,12 +1,13 @@
 """Fetch (1), versions 4-18: batches as file ranges, long polls, sessions, topic ids.
 
-Not served: fetches of follower replicas; there is no second node yet. A read tries every partition of the session; when
-too little is there it is parked (`parked_fetch.py`) and tried again when one of them has more.
+Not served: fetches of follower replicas; there is no second node yet. A read tries every partition of the session that
+may have something to tell; when too little is there it is parked (`parked_fetch.py`) and tried again when one of them
+has more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 
 from semel.broker.authoriser import Operation
 from semel.broker.broker import Broker
@@ -42,7 +43,7 @@ def handle(broker: Broker, request: FetchRequest, context: RequestContext) -> Fe
     fetch.read()
     if fetch.is_complete and not fetch.cold:
         return fetch.response()
-    return ParkedFetch(fetch, fetch.watched(), request.max_wait_ms)
+    return ParkedFetch(fetch, request.max_wait_ms)
 
 
 class _Fetch:
@@ -73,13 +74,15 @@ class _Fetch:
         )
 
     def read(self, *, warmed: bool = False) -> None:
-        """Reads every partition of the session, until the byte limit of the request."""
+        """Reads partitions of the session, until the byte limit of the request."""
         self.release()
         before, self._found = self._found, {}
         left = min(self._request.max_bytes, self._broker.config.int("fetch.max.bytes"))
-        for key, wanted in self._session.partitions.items():
-            found = self._read_one(key, wanted, left, before.get(key), warmed)
+        session = self._session
+        for key in list(session.unsettled):
+            found = self._read_one(key, session.partitions[key], left, before.get(key), warmed)
             if found is None:
+                session.settle(key, self._partitions[key])
                 continue
             self._found[key] = found
             if not isinstance(found, Fetched) or found.diverging is not None:
@@ -99,7 +102,7 @@ class _Fetch:
         before: Fetched | ErrorCode | None,
         warmed: bool,
     ) -> Fetched | ErrorCode | None:
-        """None: there is nothing new, as in most partitions of a session. `before`: what the last try has found."""
+        """None: the reader knows all of it. `before`: what the last try has found."""
         try:
             partition = self._partition(key)
             if isinstance(before, Fetched) and _is_still_at_end(before, partition.log):
@@ -145,9 +148,17 @@ class _Fetch:
         found = self._partitions[key] = self._broker.topics.partition(topic, index)
         return found
 
-    def watched(self) -> Iterable[Partition]:
-        """Those whose news this fetch waits for, after a try."""
-        return self._partitions.values()
+    def wait(self, waiter: object, wake: Callable[[], None]) -> None:
+        """After each try that has not found enough: whatever changes in any partition wakes."""
+        session = self._session
+        for key in session.unsettled:
+            partition = self._partitions.get(key)
+            if partition is not None:
+                session.watch(key, partition)
+        session.wait(waiter, wake)
+
+    def leave(self, waiter: object) -> None:
+        self._session.leave(waiter)
 
     def release(self) -> None:
         """What was found is given back; that there was nothing at all is remembered."""
@@ -166,8 +177,8 @@ class _Fetch:
             result = _result(key[1], found)
             if not session.session_id or self._is_news(key, result):
                 topics.setdefault(key[0], []).append(result)
-            if session.session_id and result.records:
-                session.partitions.move_to_end(key)
+            if result.records:
+                session.unsettled.move_to_end(key)
         return FetchResponse(
             session_id=session.session_id,
             responses=[

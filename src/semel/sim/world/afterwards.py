@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from semel.broker.broker import Broker
+from semel.broker.fetch_sessions import FetchSession
 from semel.log.inspection.directory_check import DirectoryCheck, partition_directories
 from semel.log.inspection.findings import Findings as FileFindings
 from semel.log.log import Log
@@ -141,8 +142,9 @@ def check_idle(broker: Broker, findings: Findings) -> None:
         name = f"{partition.topic}-{partition.index}"
         if partition._waiting_for_commit:
             findings.wrong("queue left over", f"{len(partition._waiting_for_commit)} wait for a commit of {name}")
-        if partition.watchers:
-            findings.wrong("queue left over", f"{len(partition.watchers)} watch {name}")
+        left = [one for one in partition.watchers if not (isinstance(one, FetchSession) and one.is_kept)]
+        if left:
+            findings.wrong("queue left over", f"{len(left)} watch {name}")
         if partition.log.last_stable_offset != partition.log.high_watermark:
             findings.wrong("transaction left open", f"{name} is stable up to {partition.log.last_stable_offset} only")
 
