@@ -56,7 +56,7 @@ def measure(root: Path, share: float, words: str) -> list[Curve]:
         "log size": (_scaled([10, 100, 1000, 10_000], share), _log_size),
         "partitions": (_scaled([1, 10, 100, 1000, 5000], share), growth_partitions.measure),
         "producer ids": (_scaled([1, 1000, 10_000, 100_000, 1_000_000], share), _producer_ids),
-        "consumers of a group": (_scaled([1, 10, 50, 100, 200, 400], share), growth_groups.measure),
+        "consumers of a group": (_scaled([1, 10, 100, 400, 1600], share), growth_groups.measure),
         "open transactions": (_scaled([1, 10, 100, 1000, 4000], share), growth_transactions.measure),
     }
 

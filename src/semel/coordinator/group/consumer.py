@@ -135,7 +135,7 @@ class ConsumerRequests:
             draft.compare_topics()
         draft.assign(self._config().list("group.consumer.assignors"))
         reported = None if request.topic_partitions is None else _reported(request)
-        moved = draft.reconcile(updated.member_id, reported)
+        moved = draft.reconcile(updated, reported)
         self._shard.append(draft.entries)
         self._compared[request.group_id] = self._topics.version
         if known is not None and known.member_id != member_id:

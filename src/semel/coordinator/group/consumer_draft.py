@@ -7,8 +7,9 @@ assignment, then what the member who asks is given.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Generic, TypeVar
 
 from semel.assign.range_assignor import assign_range
 from semel.assign.subscription import Subscription
@@ -31,6 +32,34 @@ from semel.coordinator.shard import Entry
 
 _ASSIGNORS = {"uniform": assign_uniform, "range": assign_range}
 
+V = TypeVar("V")
+
+
+class _Changed(Generic[V]):
+    """What a mapping by member will be like. It is not copied for a few changes: every heartbeat makes one, and costs
+    the same in a group of any size."""
+
+    def __init__(self, before: Mapping[str, V]) -> None:
+        self._before = before
+        self._new: dict[str, V] = {}
+        self._gone: set[str] = set()
+
+    def get(self, member_id: str) -> V | None:
+        if member_id in self._new:
+            return self._new[member_id]
+        return None if member_id in self._gone else self._before.get(member_id)
+
+    def set(self, member_id: str, value: V) -> None:
+        self._gone.discard(member_id)
+        self._new[member_id] = value
+
+    def remove(self, member_id: str) -> None:
+        self._new.pop(member_id, None)
+        self._gone.add(member_id)
+
+    def whole(self) -> dict[str, V]:
+        return {key: value for key, value in {**self._before, **self._new}.items() if key not in self._gone}
+
 
 class ConsumerDraft:
     def __init__(self, group: ConsumerGroup, topics: ClusterTopics, matches: PatternMatches, now_ms: int) -> None:
@@ -40,12 +69,12 @@ class ConsumerDraft:
         self._cluster = topics
         self._matches = matches
         self._now_ms = now_ms
-        self._members = dict(group.members)
+        self._members = _Changed(group.members)
         self._patterns = dict(group.patterns)
         self._topics = group.topics
         self._epoch = group.epoch
         self._target_epoch = group.target_epoch
-        self._target = dict(group.target)
+        self._target = _Changed(group.target)
         self._replaced: str | None = None
 
     # -- members
@@ -54,19 +83,21 @@ class ConsumerDraft:
         """A static member came back: the place, the partitions and the target are its own."""
         group_id = self._group.group_id
         member = replace(old, member_id=new_id, epoch=0, previous_epoch=0, state=MemberState.STABLE, revoking=NOTHING)
-        del self._members[old.member_id]
-        self._members[new_id] = member
-        self._target[new_id] = self._target.pop(old.member_id, NOTHING)
+        target = self._target.get(old.member_id) or NOTHING
+        self._members.remove(old.member_id)
+        self._members.set(new_id, member)
+        self._target.remove(old.member_id)
+        self._target.set(new_id, target)
         self._replaced = old.member_id
         self.entries += records.removed_member(group_id, old.member_id)
         self.entries.append(records.member_metadata(group_id, member))
-        self.entries.append(records.target(group_id, new_id, self._target[new_id]))
+        self.entries.append(records.target(group_id, new_id, target))
         self.entries.append(records.current(group_id, member))
         return member
 
     def set_member(self, member: ConsumerMember, *, is_new: bool) -> None:
         before = self._members.get(member.member_id)
-        self._members[member.member_id] = member
+        self._members.set(member.member_id, member)
         said = records.member_metadata(self._group.group_id, member)
         if before is None or records.member_metadata(self._group.group_id, before) != said:
             self.entries.append(said)
@@ -74,8 +105,8 @@ class ConsumerDraft:
             self.is_changed = True
 
     def remove_member(self, member_id: str) -> None:
-        del self._members[member_id]
-        self._target.pop(member_id, None)
+        self._members.remove(member_id)
+        self._target.remove(member_id)
         self.entries += records.removed_member(self._group.group_id, member_id)
         self.is_changed = True
 
@@ -106,7 +137,7 @@ class ConsumerDraft:
             self.entries.append(records.group_epoch(group_id, self._epoch))
 
     def _wanted_patterns(self) -> set[str]:
-        return {member.pattern for member in self._members.values() if member.pattern}
+        return {member.pattern for member in self._members.whole().values() if member.pattern}
 
     def _forget_patterns(self) -> None:
         for text in sorted(self._patterns.keys() - self._wanted_patterns()):
@@ -130,7 +161,7 @@ class ConsumerDraft:
 
     def _subscribed_names(self) -> set[str]:
         names: set[str] = set()
-        for member in self._members.values():
+        for member in self._members.whole().values():
             names |= self._names_of(member)
         return names
 
@@ -140,37 +171,37 @@ class ConsumerDraft:
         if self._epoch <= self._target_epoch:
             return
         group_id = self._group.group_id
-        members = {
+        members = self._members.whole()
+        subscriptions = {
             member_id: Subscription(
                 frozenset(self._topics[name].topic_id for name in self._names_of(member) if name in self._topics),
-                self._target.get(member_id, NOTHING),
+                self._target.get(member_id) or NOTHING,
                 member.instance_id,
             )
-            for member_id, member in self._members.items()
+            for member_id, member in members.items()
         }
         counts = {topic.topic_id: topic.partitions for topic in self._topics.values()}
-        name = preferred_assignor(self._members.values(), assignors)
-        for member_id, partitions in _ASSIGNORS[name](members, counts).items():
+        name = preferred_assignor(members.values(), assignors)
+        for member_id, partitions in _ASSIGNORS[name](subscriptions, counts).items():
             if frozenset(partitions) != self._target.get(member_id):
-                self._target[member_id] = frozenset(partitions)
+                self._target.set(member_id, frozenset(partitions))
                 self.entries.append(records.target(group_id, member_id, frozenset(partitions)))
         self._target_epoch = self._epoch
         self.entries.append(records.target_epoch(group_id, self._epoch))
 
     # -- what a member is given
 
-    def reconcile(self, member_id: str, reported: Partitions | None) -> ConsumerMember:
-        member = self._members[member_id]
+    def reconcile(self, member: ConsumerMember, reported: Partitions | None) -> ConsumerMember:
+        member_id = member.member_id
         moved = reconciled(
             member,
             self._target_epoch,
-            self._target.get(member_id, NOTHING),
+            self._target.get(member_id) or NOTHING,
             lambda partition: self._is_owned(partition, member_id),
             reported,
         )
         if _current(moved) != _current(self._group.members.get(member_id)):
             self.entries.append(records.current(self._group.group_id, moved))
-        self._members[member_id] = moved
         return moved
 
     def _is_owned(self, partition: TopicPartition, asking: str) -> bool:

@@ -69,6 +69,37 @@ async def test_a_static_member_that_does_not_come_back_loses_its_place(world: Wo
     assert group(world).state == "Empty"
 
 
+# -- large groups
+
+
+class Closed(dict[str, Any]):
+    """A dict that nobody goes through."""
+
+    def __iter__(self) -> Any:
+        raise AssertionError("all members were looked at")
+
+    keys = values = items = __iter__
+
+
+@in_world()
+async def test_a_heartbeat_that_changes_no_member_does_not_go_through_all_of_them(world: World) -> None:
+    """Whether there is something to give up, something to take, or nothing."""
+    topic = world.create_topic("t", 4)
+    await world.enter("a", "t")
+    await world.enter("b", "t")
+    one = group(world)
+    one.members, one.target = Closed(one.members), Closed(one.target)
+    told = await world.beat("a", 1)
+    kept = given(told)
+    assert kept is not None
+    assert len(kept[topic]) == 2
+    assert (await world.beat("a", 1, owned=kept)).member_epoch == 2
+    taken = given(await world.beat("b", 2))
+    assert taken is not None
+    assert sorted(kept[topic] + taken[topic]) == [0, 1, 2, 3]
+    assert given(await world.beat("b", 2)) is None
+
+
 # -- restarts, offsets, the other protocol
 
 
