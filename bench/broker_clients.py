@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,8 +18,8 @@ from measured import Measured, measured
 
 _WORKERS = Path(__file__).with_name("broker_workers.py")
 _PARTITIONS = 4
-# For longer than the five seconds in which a new Java process compiles itself.
-_TOOL_RECORDS = 2_000_000
+# A new Java process compiles itself for ten seconds or so while it sends the first half of them.
+_TOOL_RECORDS = 3_000_000
 _PACE = 10_000
 _PACED_RECORDS = 20_000
 _LIBRDKAFKA_RECORDS = 300_000
@@ -27,8 +28,8 @@ _PRODUCERS = 8
 # Rounds until Kafka has compiled what a transaction needs: there are only some hundred in each, with Java's producer
 # some thousand.
 _TRANSACTIONS_WARMING, _JAVA_TRANSACTIONS_WARMING = 10, 4
-# More than any of them writes in its turn: 2,000,000 records of 1 KB.
-_WRITTEN_BYTES = 2_600_000_000
+# More than any of them writes in its turn: 3,000,000 records of 1 KB.
+_WRITTEN_BYTES = 3_900_000_000
 
 Nodes = Callable[[], tuple[Node, Node, Node]]
 # One run on one node, on a topic of that node: figures by name.
@@ -149,24 +150,23 @@ def _measured(
 ) -> list[Measured]:
     topic = "".join(letter if letter.isalnum() else "-" for letter in name)
     done: dict[str, list[dict[str, float]]] = {node.name: [] for node in taking_turns}
-    for node in taking_turns:
+    writes_much = not fill and columns[0].row == "throughput"
+    for node in taking_turns if not writes_much else ():
         node.create(topic, _PARTITIONS)
         if fill:
             perf_tools.produce(node, topic, fill)
     for number in range(rounds + 1):  # the first warms up
         for node in taking_turns:
-            if columns[0].row == "throughput":
-                memory.fetch_back(_WRITTEN_BYTES)
             if number == 0 and node is taking_turns[1]:
                 for _ in range(warming - 1):
                     work(node, topic)
-            one = work(node, topic)
+            one = _by_itself(node, topic, work) if writes_much else work(node, topic)
             turn = f"round {number} of {rounds}" if number else "warming up"
             told = ", ".join(f"{column.row} {one[column.figure]:,.4g} {column.unit}" for column in columns)
             tell(f"{name}, {turn}: {node.name}: {told}")
             if number:
                 done[node.name].append(one)
-    for node in taking_turns:
+    for node in taking_turns if not writes_much else ():
         node.delete(topic)
     ours, theirs, *synced = done.values()
     found = [_row(f"{name}: {column.row}", column, ours, theirs) for column in columns]
@@ -175,6 +175,16 @@ def _measured(
             _row(f"{name}, fsync: {column.row}", column._replace(goal=None), durable, theirs) for column in columns
         ]
     return found
+
+
+def _by_itself(node: Node, topic: str, work: Work) -> dict[str, float]:
+    """With a topic of its own, when all that was written before is on the disk: nobody pays for what others wrote."""
+    node.create(topic, _PARTITIONS)
+    os.sync()
+    memory.fetch_back(_WRITTEN_BYTES)
+    one = work(node, topic)
+    node.delete(topic)
+    return one
 
 
 def _row(name: str, column: Column, ours: list[dict[str, float]], theirs: list[dict[str, float]]) -> Measured:

@@ -25,12 +25,13 @@ _TRANSACTIONS = Path(__file__).with_name("Transactions.java")
 _WARMING_S = 3.0
 _MEBI = 1 << 20
 _SENT = re.compile(r"(\d+) records sent, ([\d.]+) records/sec")
+_GAVE_UP = "Exiting before consuming the expected number of messages"
 _LATENCIES = re.compile(r"(?P<p50>\d+) ms 50th, \d+ ms 95th, (?P<p99>\d+) ms 99th")
 
 
 class Sent(NamedTuple):
-    """`megabytes` a second are those after the first line that the tool prints, if there are several: by then Java has
-    compiled what runs."""
+    """`megabytes` a second are those of the second half, as far as the tool tells it apart: by then Java has compiled
+    what runs."""
 
     megabytes: float
     p50_ms: float
@@ -38,10 +39,9 @@ class Sent(NamedTuple):
 
 
 class Read(NamedTuple):
-    """`megabytes` a second are those of the time after the group had its partitions."""
+    """`megabytes` a second are those of the second half, likewise."""
 
     megabytes: float
-    records: int
 
 
 class Committed(NamedTuple):
@@ -60,11 +60,8 @@ def produce(node: Node, topic: str, records: int, records_a_second: int = -1) ->
 
 
 def consume(node: Node, topic: str, records: int) -> Read:
-    options = ("--bootstrap-server", node.address, "--topic", topic, "--messages", str(records))
-    found = read(_run("ConsumerPerformance", *options, "--timeout", "20000"))
-    if found.records < records:
-        raise RuntimeError(f"{node.name}: the consumer has read {found.records} of {records} records")
-    return found
+    options = ("--bootstrap-server", node.address, "--topic", topic, "--messages", str(records), "--timeout", "20000")
+    return read(_run("ConsumerPerformance", *options, "--show-detailed-stats", "--reporting-interval", "200"))
 
 
 def transact(node: Node, topic: str, records: int, seconds: float) -> Committed:
@@ -87,19 +84,29 @@ def sent(output: str) -> Sent:
     if latencies is None:
         raise ValueError(f"the producer has told nothing: {output[-2000:]}")
     *intervals, (records, seconds) = [(int(count), int(count) / float(rate)) for count, rate in _SENT.findall(output)]
-    if intervals:
-        records -= intervals[0][0]
-        seconds -= intervals[0][1]
+    half = records / 2
+    for count, took_s in intervals:
+        half -= count
+        if half < 0:
+            break
+        records -= count
+        seconds -= took_s
     return Sent(records / seconds * RECORD_BYTES / 1e6, float(latencies["p50"]), float(latencies["p99"]))
 
 
 def read(output: str) -> Read:
-    """From the two lines of the consumer's output: names, and figures."""
-    lines = [[part.strip() for part in line.split(",")] for line in output.splitlines() if line.count(",") >= 9]
-    if len(lines) < 2:
+    """From what the consumer prints all the while: names, and then figures, of which some tell all there was so far."""
+    if _GAVE_UP in output:
+        raise ValueError(f"the consumer has not read everything: {output[-2000:]}")
+    names, *lines = [[part.strip() for part in line.split(",")] for line in output.splitlines() if line.count(",") >= 9]
+    told = [dict(zip(names, line, strict=True)) for line in lines]
+    if len(told) < 2:
         raise ValueError(f"the consumer has told nothing: {output[-2000:]}")
-    told = dict(zip(lines[0], lines[-1], strict=True))
-    return Read(float(told["fetch.MB.sec"]) * _MEBI / 1e6, int(told["data.consumed.in.nMsg"]))
+    megabytes = [float(one["data.consumed.in.MB"]) for one in told]
+    begin = next(number for number, sum_so_far in enumerate(megabytes) if sum_so_far >= megabytes[-1] / 2)
+    begin = min(begin, len(told) - 2)
+    took_s = sum(float(one["fetch.time.ms"]) for one in told[begin + 1 :]) / 1000
+    return Read((megabytes[-1] - megabytes[begin]) * _MEBI / 1e6 / took_s)
 
 
 def _run(tool: str, *options: str) -> str:

@@ -18,15 +18,19 @@ PRODUCER = """\
 385 ms 95th, 409 ms 99th, 416 ms 99.9th.
 """
 CONSUMER = """\
-start.time, end.time, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, rebalance.time.ms, fetch.time.ms, \
+time, threadId, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, rebalance.time.ms, fetch.time.ms, \
 fetch.MB.sec, fetch.nMsg.sec
-2026-01-01 18:47:49:605, 2026-01-01 18:47:54:242, 286.1242, 61.7046, 300024, 64702.1781, 3496, 1141, 250.7662, \
-262948.2910
+2026-01-01 18:47:49:605, 0, 100.0, 100.0, 104857, 104857.0, 450, 550, 181.8, 190650.0
+2026-01-01 18:47:50:605, 0, 500.0, 400.0, 524288, 419431.0, 0, 1000, 400.0, 419431.0
+2026-01-01 18:47:51:605, 0, 900.0, 800.0, 943718, 838860.0, 0, 500, 800.0, 838860.0
+2026-01-01 18:47:52:105, 0, 1000.0, 400.0, 1048576, 419431.0, 0, 250, 400.0, 419431.0
 """
 
 
-def test_the_first_line_of_the_producer_is_its_start_and_does_not_count() -> None:
+def test_the_first_half_of_what_the_producer_sends_is_its_start_and_does_not_count() -> None:
     assert sent(PRODUCER) == (pytest.approx(750_000 * 1000 / 1e6 / (14 - 5)), 12, 409)
+    longer = PRODUCER.replace("1000000 records sent, 71428.6", "2000000 records sent, 71428.6")
+    assert sent(longer) == (pytest.approx(1_350_000 * 1000 / 1e6 / (28 - 10)), 12, 409)
 
 
 def test_a_producer_that_prints_one_line_is_judged_by_that() -> None:
@@ -38,13 +42,23 @@ def test_a_producer_that_tells_only_of_intervals_has_told_nothing() -> None:
         sent(PRODUCER.splitlines()[0])
 
 
-def test_the_time_that_the_consumer_waited_for_its_group_does_not_count() -> None:
-    assert read(CONSUMER) == (pytest.approx(250.7662 * 1.048576), 300_024)
+def test_the_first_half_of_what_the_consumer_reads_is_its_start_and_does_not_count() -> None:
+    assert read(CONSUMER).megabytes == pytest.approx(500 * 1.048576 / 0.75)
 
 
-def test_a_consumer_that_prints_only_the_names_has_told_nothing() -> None:
+def test_of_a_consumer_that_had_half_in_the_end_only_the_end_counts() -> None:
+    assert read("\n".join(CONSUMER.splitlines()[:3])).megabytes == pytest.approx(400 * 1.048576)
+
+
+@pytest.mark.parametrize("lines", [1, 2])
+def test_a_consumer_that_prints_too_little_has_told_nothing(lines: int) -> None:
     with pytest.raises(ValueError, match="told nothing"):
-        read(CONSUMER.splitlines()[0])
+        read("\n".join(CONSUMER.splitlines()[:lines]))
+
+
+def test_a_consumer_that_gave_up_is_not_believed() -> None:
+    with pytest.raises(ValueError, match="not read everything"):
+        read(CONSUMER + "WARNING: Exiting before consuming the expected number of messages: timeout exceeded.")
 
 
 def test_commits_are_counted_and_their_slowest_told() -> None:
