@@ -151,12 +151,14 @@ class OffsetIndex(_Index):
         """Those around the place where the number stands if all are as far from each other; None: it is elsewhere."""
         if self._file is None or self.count == 0:
             return b""
+        size = self.entry.size
         if self._most is None:
-            self._most = max(self._raw(self.count - 1)[0], 1)
-        size, likely = self.entry.size, relative * self.count // self._most
+            last = self._file.read_at((self.count - 1) * size, size)
+            self._most = max(self.entry.unpack(last)[0], 1) if len(last) == size else 1
+        likely = relative * self.count // self._most
         first = max(min(likely - _LIKELY_ENTRIES // 2, self.count - _LIKELY_ENTRIES), 0)
         block = self._file.read_at(first * size, min(_LIKELY_ENTRIES, self.count - first) * size)
-        if first > 0 and self.entry.unpack_from(block)[0] > relative:
+        if len(block) < size or (first > 0 and self.entry.unpack_from(block)[0] > relative):
             return None
         is_last = first + _LIKELY_ENTRIES >= self.count
         return block if is_last or self.entry.unpack_from(block, len(block) - size)[0] > relative else None

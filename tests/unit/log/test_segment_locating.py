@@ -56,6 +56,14 @@ def test_no_bit_of_the_index_of_a_sealed_segment_leads_past_a_batch(sizes: list[
         check_every_offset(segment, list(segment.heads(0)))
 
 
+def test_a_sealed_segment_whose_index_was_cut_is_read_without_it() -> None:
+    for left in (0, 1, 8, 20):
+        segment = filled(Random(left), sizes=[1, 20_000], batches=60)
+        segment.seal()
+        segment._disk.open(segment.path.replace(".log", ".index")).truncate(left)
+        check_every_offset(segment, list(segment.heads(0)))
+
+
 class Counting:
     """A file that counts how often it is read."""
 
