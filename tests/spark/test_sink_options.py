@@ -96,6 +96,7 @@ def test_a_stream_needs_its_checkpoint_unless_it_may_write_twice() -> None:
         ({"txnAppId": "a", "txnVersion": "-1"}, "at least 0"),
         ({"txnAppId": "a", "txnVersion": "one"}, "at least 0"),
         ({"txnAppId": "a", "txnVersion": "1", "delivery": "at-least-once"}, "contradicts"),
+        ({"txnCheckpoint": "/c"}, "set txnAppId and txnVersion as well"),
         ({"txnAppid2": "a"}, "unknown option"),
     ],
 )
@@ -167,9 +168,7 @@ def test_a_topic_is_needed_as_option_or_column() -> None:
 # -- foreachBatch
 
 
-def test_publish_each_names_the_write_and_its_version() -> None:
-    publisher = publish_each("totals", BATCH)
-    assert publisher.options_of(7) == {**BATCH, "txnAppId": "totals", "txnVersion": "7"}
+def test_publish_each_refuses_wrong_options_at_once() -> None:
     with pytest.raises(BadSetting, match="publish_each sets it itself"):
         publish_each("totals", {**BATCH, "TxnVersion": "3"})
     with pytest.raises(BadSetting, match="unknown option"):

@@ -33,6 +33,7 @@ _STATUS_EXAMPLES = """examples:
 _ADOPT_EXAMPLES = """examples:
   semel pipeline adopt orders.toml
   semel pipeline adopt orders.checkpoint --address localhost:9092 --batch 41 --yes
+  semel pipeline adopt totals.checkpoint --address localhost:9092 --app-id totals
   semel pipeline adopt orders.toml --json
 """
 _RUN_EXAMPLES = """A file is TOML:
@@ -110,6 +111,9 @@ def _add_target(command: argparse.ArgumentParser) -> None:
     command.add_argument("target", metavar="CHECKPOINT", help="a checkpoint, or the file of a pipeline")
     command.add_argument("--address", metavar="HOST:PORT", help="of the cluster, if the checkpoint does not know it")
     command.add_argument(
+        "--app-id", default="", metavar="NAME", help="of a publish_each in a program of your own: its marker"
+    )
+    command.add_argument(
         "--option",
         action="append",
         default=[],
@@ -144,7 +148,7 @@ def _status(options: argparse.Namespace) -> int:
     def show() -> int:
         from semel.spark.pipeline.target import Target
 
-        with Target.of(options.target, options.address, options.option).status() as (status, _):
+        with Target.of(options.target, options.address, options.option, options.app_id).status() as (status, _):
             print(status.as_json() if options.json else "\n".join(status.lines()))
         return 0
 
@@ -157,7 +161,7 @@ def _adopt(options: argparse.Namespace) -> int:
         from semel.spark.pipeline.errors import PipelineRefused
         from semel.spark.pipeline.target import Target
 
-        target = Target.of(options.target, options.address, options.option)
+        target = Target.of(options.target, options.address, options.option, options.app_id)
         with target.status() as (status, write_options):
             if not status.is_marker_known:
                 raise PipelineRefused("the marker is in a database: give the pipeline's file instead of its checkpoint")

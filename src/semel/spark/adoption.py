@@ -13,7 +13,7 @@ from semel.client.errors import BadSetting
 from semel.host.api import Host
 from semel.spark.blocking import run_with_host
 from semel.spark.checkpoint import Checkpoint
-from semel.spark.marker import Marker, MarkerTopic, stream_key
+from semel.spark.marker import Marker, MarkerTopic, query_key
 from semel.spark.places import absolute_uri
 from semel.spark.sink_options import SinkOptions, stream_options
 
@@ -30,24 +30,25 @@ class Adoption:
     after: Marker | None
 
 
-def adopt_checkpoint(options: Mapping[str, str], batch_id: int | None = None) -> Adoption:
-    """`options` are those of the write. Without a batch id it is the last one that Spark knows to be done."""
-    return run_with_host(lambda host: adopt(host, stream_options(options), batch_id))
+def adopt_checkpoint(options: Mapping[str, str], batch_id: int | None = None, app_id: str = "") -> Adoption:
+    """`options` are those of the write. Without a batch id it is the last one that Spark knows to be done. With an app
+    id it is the marker of that `publish_each`."""
+    return run_with_host(lambda host: adopt(host, stream_options(options), batch_id, app_id))
 
 
-def marker_of(options: Mapping[str, str]) -> tuple[str, Marker | None]:
-    """The query of a checkpoint, and its marker; for showing."""
+def marker_of(options: Mapping[str, str], app_id: str = "") -> tuple[str, Marker | None]:
+    """The query of a checkpoint, and its marker, or that of an app id; for showing."""
 
     async def peek(host: Host) -> tuple[str, Marker | None]:
         read = stream_options(options)
         query_id = _checkpoint(read).query_id()
         async with MarkerTopic(host, read.connection, read.marker_topic) as markers:
-            return query_id, await markers.peek(stream_key(query_id))
+            return query_id, await markers.peek(query_key(query_id, app_id))
 
     return run_with_host(peek)
 
 
-async def adopt(host: Host, options: SinkOptions, batch_id: int | None) -> Adoption:
+async def adopt(host: Host, options: SinkOptions, batch_id: int | None, app_id: str = "") -> Adoption:
     from semel.client.producer.producer import Producer
 
     checkpoint = _checkpoint(options)
@@ -58,9 +59,11 @@ async def adopt(host: Host, options: SinkOptions, batch_id: int | None) -> Adopt
         planned = checkpoint.last_planned()
         known = "has no batches" if planned is None else f"has batches up to {planned}"
         raise BadSetting(f"batch {number}: the checkpoint {checkpoint.uri} {known}, and no offsets of this one")
-    transactional_id = f"{options.transactional_id_prefix}sink-{query_id}"
-    after = None if number == _NONE_YET else Marker(number, digest, transactional_id)
-    key = stream_key(query_id)
+    name = f"batch-{app_id}" if app_id else f"sink-{query_id}"
+    transactional_id = f"{options.transactional_id_prefix}{name}"
+    of_query = query_id if app_id else ""
+    after = None if number == _NONE_YET else Marker(number, digest, transactional_id, query_id=of_query)
+    key = query_key(query_id, app_id)
     async with (
         MarkerTopic(host, options.connection, options.marker_topic) as markers,
         Producer(host=host, **options.producer, transactional_id=transactional_id) as producer,

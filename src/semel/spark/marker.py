@@ -81,6 +81,8 @@ class Marker:
     transactional_id: str
     run_id: str = ""
     record_count: int = 0
+    query_id: str = ""
+    """Of a key that is an app id: whose batch it is. Empty for a batch write, and in markers of earlier versions."""
 
     def encode(self) -> bytes:
         return json.dumps({"format": _VERSION, **asdict(self)}, separators=(",", ":")).encode()
@@ -91,7 +93,8 @@ class Marker:
             told = json.loads(value)
             if told["format"] != _VERSION:
                 raise ValueError(f"its format is {told['format']}")
-            return cls(**{name: told[name] for name in cls.__dataclass_fields__})
+            given = {"query_id": "", **told}
+            return cls(**{name: given[name] for name in cls.__dataclass_fields__})
         except (ValueError, KeyError, TypeError) as error:
             raise CheckpointRefused(
                 f"the marker {key!r} cannot be read: {error}; was it written by a newer semel?"
@@ -104,6 +107,11 @@ def stream_key(query_id: str) -> str:
 
 def batch_key(app_id: str) -> str:
     return f"batch/{app_id}"
+
+
+def query_key(query_id: str, app_id: str) -> str:
+    """Of a query's sink; or, with an app id, of one of the writes that it does in `foreachBatch`."""
+    return batch_key(app_id) if app_id else stream_key(query_id)
 
 
 class _Found(NamedTuple):

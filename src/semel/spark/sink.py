@@ -29,7 +29,7 @@ from semel.spark.places import absolute_uri, child_uri
 from semel.spark.sink_errors import CheckpointRefused, StagedDataLost
 from semel.spark.sink_options import Delivery, SinkOptions, batch_options, check_columns, stream_options
 from semel.spark.staging import FOLDER, Staged, StagingArea, StagingWriter, file_name, inline_limit
-from semel.spark.succession import NextBatch, NextVersion
+from semel.spark.succession import NextBatch, NextVersion, Succession
 from semel.spark.topic_facts import shared_book
 from semel.spark.worker_memory import settle
 
@@ -95,11 +95,7 @@ class SemelStreamWriter(DataSourceStreamArrowWriter):
             steps.act_on(steps.Step.CLEANED, batchId)
             return
         received = _staged_messages(messages)
-        for other in {message.query_id for message in received} - {self._query_id, ""}:
-            raise CheckpointRefused(
-                f"the query {other} does not use the checkpoint {self._checkpoint_uri}, which belongs to "
-                f"{self._query_id}: checkpointLocation of the write is not where Spark keeps its checkpoint"
-            )
+        _check_query(received, "checkpointLocation", self._checkpoint_uri, self._query_id)
         area = StagingArea(self._area_uri)
         _commit(self._options, area, self._publication(received, batchId))
         area.clean(batchId)
@@ -107,24 +103,11 @@ class SemelStreamWriter(DataSourceStreamArrowWriter):
         steps.act_on(steps.Step.CLEANED, batchId)
 
     def _publication(self, received: Sequence[StagedMessage], batch_id: int) -> Publication:
-        checkpoint = Checkpoint(self._checkpoint_uri)
-        digest = checkpoint.digest(batch_id)
-        if digest is None:
-            raise CheckpointRefused(
-                f"the checkpoint {self._checkpoint_uri} has no offsets of batch {batch_id}, which is being committed"
-            )
         transactional_id = f"{self._options.transactional_id_prefix}sink-{self._query_id}"
         return Publication(
             staged=[message.staged for message in received],
             transactional_id=transactional_id,
-            succession=NextBatch(
-                self._query_id,
-                batch_id,
-                digest,
-                checkpoint.digest(batch_id - 1),
-                transactional_id=transactional_id,
-                digest_of=checkpoint.digest,
-            ),
+            succession=_next_batch(Checkpoint(self._checkpoint_uri), self._query_id, batch_id, transactional_id),
             run_id=next((message.run_id for message in received), ""),
         )
 
@@ -144,6 +127,10 @@ class SemelBatchWriter(DataSourceArrowWriter):
         location = self._options.staging_location
         parent = gettempdir() if location is None else location
         self._area_uri = child_uri(absolute_uri(parent), f"semel-{FOLDER}-{self._write_id}")
+        self._checkpoint_uri = self._query_id = ""
+        if self._options.txn_checkpoint is not None:
+            self._checkpoint_uri = absolute_uri(self._options.txn_checkpoint)
+            self._query_id = Checkpoint(self._checkpoint_uri).query_id()
         if self._options.txn_app_id is not None:
             _ensure_marker_topic(tuple(sorted(self._options.connection.items())), self._options.marker_topic)
 
@@ -158,23 +145,34 @@ class SemelBatchWriter(DataSourceArrowWriter):
         )
         name = file_name(self._write_id, 0, task.taskAttemptId())
         area_uri = self._area_uri if is_shared else None
-        return StagedMessage(_stage(self._options, iterator, area_uri, name, task.partitionId(), first_turn))
+        staged = _stage(self._options, iterator, area_uri, name, task.partitionId(), first_turn)
+        return StagedMessage(staged, task.getLocalProperty(_QUERY_ID) or "")
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         if self._options.delivery is Delivery.AT_LEAST_ONCE:
             return
-        app_id, version = self._options.txn_app_id, self._options.txn_version
-        name = self._write_id if app_id is None else app_id
+        received = _staged_messages(messages)
+        if self._query_id:
+            _check_query(received, "txnCheckpoint", self._checkpoint_uri, self._query_id)
+        transactional_id = f"{self._options.transactional_id_prefix}batch-{self._options.txn_app_id or self._write_id}"
         area = StagingArea(self._area_uri)
         publication = Publication(
-            staged=[message.staged for message in _staged_messages(messages)],
-            transactional_id=f"{self._options.transactional_id_prefix}batch-{name}",
-            succession=None if app_id is None or version is None else NextVersion(app_id, version),
+            staged=[message.staged for message in received],
+            transactional_id=transactional_id,
+            succession=self._succession(transactional_id),
             run_id=self._write_id,
         )
         _commit(self._options, area, publication)
         area.remove_all()
         steps.act_on(steps.Step.CLEANED, publication.number)
+
+    def _succession(self, transactional_id: str) -> Succession | None:
+        app_id, version = self._options.txn_app_id, self._options.txn_version
+        if app_id is None or version is None:
+            return None
+        if not self._query_id:
+            return NextVersion(app_id, version)
+        return _next_batch(Checkpoint(self._checkpoint_uri), self._query_id, version, transactional_id, app_id)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         StagingArea(self._area_uri).remove_all()
@@ -234,6 +232,26 @@ def _staged_messages(messages: Sequence[WriterCommitMessage | None]) -> list[Sta
     if len(received) != len(messages):
         raise StagedDataLost(f"{len(messages) - len(received)} of {len(messages)} tasks have not told what they staged")
     return received
+
+
+def _check_query(received: Sequence[StagedMessage], option: str, uri: str, query_id: str) -> None:
+    for other in {message.query_id for message in received} - {query_id, ""}:
+        raise CheckpointRefused(
+            f"the query {other} does not use the checkpoint {uri}, which belongs to {query_id}: {option} of the write "
+            "is not where Spark keeps its checkpoint"
+        )
+
+
+def _next_batch(
+    checkpoint: Checkpoint, query_id: str, batch_id: int, transactional_id: str, app_id: str = ""
+) -> NextBatch:
+    digest = checkpoint.digest(batch_id)
+    if digest is None:
+        raise CheckpointRefused(
+            f"the checkpoint {checkpoint.uri} has no offsets of batch {batch_id}, which is being committed"
+        )
+    previous = checkpoint.digest(batch_id - 1)
+    return NextBatch(query_id, batch_id, digest, previous, transactional_id, checkpoint.digest, app_id)
 
 
 def _staged_of(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:

@@ -17,6 +17,12 @@ class CheckpointRefused(SinkError):
         "say so with: semel pipeline adopt"
     )
 
+    def __init__(self, text: str, *, arguments: str = "") -> None:
+        """`arguments` complete the command, if it needs more than the checkpoint."""
+        self.command = f"semel pipeline adopt {arguments}".rstrip()
+        self.advice = f"{type(self).advice} {arguments}".rstrip()
+        super().__init__(text)
+
 
 class BatchRefused(SinkError):
     """The batch does not follow the one that the database has from this query."""

@@ -25,7 +25,7 @@ DEFAULT_MARKER_TOPIC = "__semel_pipelines"
 DEFAULT_TRANSACTION_TIMEOUT_MS = 15 * MINUTE_MS
 
 _STREAM_ONLY = ("checkpointLocation",)
-_BATCH_ONLY = ("txnAppId", "txnVersion")
+_BATCH_ONLY = ("txnAppId", "txnVersion", "txnCheckpoint")
 _BOTH = (
     "topic",
     "partitioner",
@@ -77,6 +77,8 @@ class SinkOptions:
     staging_location: str | None
     txn_app_id: str | None
     txn_version: int | None
+    txn_checkpoint: str | None
+    """Of the query whose batch the version is."""
     connection: dict[str, Any]
     """Settings for an admin."""
     producer: dict[str, Any]
@@ -102,6 +104,8 @@ def batch_options(options: Mapping[str, str]) -> SinkOptions:
         raise BadSetting("txnAppId and txnVersion go together: the name of the writer, and the number of this write")
     if read.txn_app_id is not None and read.delivery is Delivery.AT_LEAST_ONCE:
         raise BadSetting("txnAppId contradicts delivery=at-least-once: leave one of them out")
+    if read.txn_checkpoint is not None and read.txn_app_id is None:
+        raise BadSetting("txnCheckpoint says whose batch txnVersion is: set txnAppId and txnVersion as well")
     return read
 
 
@@ -148,6 +152,7 @@ def _read(given: Mapping[str, str], options: Mapping[str, str]) -> SinkOptions:
         staging_location=_name(given, "stagingLocation"),
         txn_app_id=_name(given, "txnAppId"),
         txn_version=_version(given),
+        txn_checkpoint=_name(given, "txnCheckpoint"),
         connection=client_settings(options),
         producer=producer,
         settings=settings,

@@ -61,6 +61,7 @@ _REFUSED = {
     "markerTopic": _OF_SINK,
     "stagingLocation": _OF_SINK,
     "txnAppId": _OF_SINK,
+    "txnCheckpoint": _OF_SINK,
     "txnVersion": _OF_SINK,
     "useDeprecatedOffsetFetching": "offsets are always asked for without joining a group: leave it out",
     "maxBytesPerTrigger": "an end is chosen by offsets, whose sizes are not known: set maxOffsetsPerTrigger",

@@ -1,16 +1,18 @@
 """Which publication may follow which: the rules by which a marker says "done", "go on" or "refused".
 
-A stream's batches follow each other without a gap, and each is known by its number and a digest of its offsets. The
-versions of a batch write only grow, as those of Delta's `txnVersion` do.
+A stream's batches follow each other without a gap, and each is known by its query, its number and a digest of its
+offsets. The versions of a batch write only grow, as those of Delta's `txnVersion` do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from shlex import quote
 from typing import Protocol
 
-from semel.spark.marker import Marker, batch_key, stream_key
+from semel.client.errors import BadSetting
+from semel.spark.marker import Marker, batch_key, query_key
 from semel.spark.sink_errors import CheckpointRefused, Overtaken
 
 
@@ -40,10 +42,12 @@ class NextBatch:
     transactional_id: str
     digest_of: Callable[[int], str | None] = lambda number: None
     """Of any batch that the checkpoint holds."""
+    app_id: str = ""
+    """Of a write in `foreachBatch`, whose marker is named by it. The marker says itself of which query it is."""
 
     @property
     def key(self) -> str:
-        return stream_key(self.query_id)
+        return query_key(self.query_id, self.app_id)
 
     def is_done(self, found: Marker | None) -> bool:
         if found is None:
@@ -53,6 +57,9 @@ class NextBatch:
                 f"the cluster has no marker of it, though batch {self.number} cannot be its first: the marker was "
                 "lost, or this is another cluster, or the batches before were written by another sink"
             )
+        if self.app_id and found.query_id != self.query_id:
+            self._check_unnamed(found)
+            return False
         if found.number == self.number:
             if found.digest == self.digest:
                 return True
@@ -73,18 +80,39 @@ class NextBatch:
                 f"batch {found.number} was committed with other offsets of its sources than the checkpoint has: the "
                 "checkpoint was restored from a backup, copied or edited"
             )
+        self._check_transactional_id(found)
+        return False
+
+    def _check_unnamed(self, found: Marker) -> None:
+        """Refuses a marker of another query. One of an earlier version, or of a batch write, has nothing but a number.
+        It counts as ours only if that is the number before, as the first batch of a new checkpoint has none before."""
+        if found.query_id:
+            raise self._refused(
+                f"batch {found.number} of query {found.query_id} was committed last with this app id: this query has a "
+                "new checkpoint, or two queries have one app id, and each needs its own"
+            )
+        if found.number != self.number - 1:
+            raise self._refused(
+                f"version {found.number} was committed last with this app id, by an earlier version of semel or by a "
+                "batch write, and nothing says whether it was of this checkpoint"
+            )
+        self._check_transactional_id(found)
+
+    def _check_transactional_id(self, found: Marker) -> None:
         if found.transactional_id != self.transactional_id:
             raise self._refused(
                 f"batch {found.number} was committed as {found.transactional_id!r}, not as {self.transactional_id!r}: "
                 "transactionalIdPrefix was changed, and a run with the old one could not be fenced"
             )
-        return False
 
     def marker(self, transactional_id: str, run_id: str, record_count: int) -> Marker:
-        return Marker(self.number, self.digest, transactional_id, run_id, record_count)
+        query_id = self.query_id if self.app_id else ""
+        return Marker(self.number, self.digest, transactional_id, run_id, record_count, query_id)
 
     def _refused(self, why: str) -> CheckpointRefused:
-        return CheckpointRefused(f"batch {self.number} of query {self.query_id} is not published: {why}")
+        app = f" as app id {self.app_id!r}" if self.app_id else ""
+        text = f"batch {self.number} of query {self.query_id} is not published{app}: {why}"
+        return CheckpointRefused(text, arguments=adopt_arguments(self.app_id))
 
 
 @dataclass(frozen=True)
@@ -99,7 +127,16 @@ class NextVersion:
         return batch_key(self.app_id)
 
     def is_done(self, found: Marker | None) -> bool:
+        if found is not None and found.query_id:
+            raise BadSetting(
+                f"txnAppId: {self.app_id!r} names the batches of query {found.query_id}: choose another one"
+            )
         return found is not None and found.number >= self.number
 
     def marker(self, transactional_id: str, run_id: str, record_count: int) -> Marker:
         return Marker(self.number, "", transactional_id, run_id, record_count)
+
+
+def adopt_arguments(app_id: str) -> str:
+    """What `semel pipeline adopt` needs for the marker of an app id."""
+    return f"CHECKPOINT --address HOST:PORT --app-id {quote(app_id)}" if app_id else ""

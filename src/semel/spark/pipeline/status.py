@@ -48,6 +48,8 @@ class Status:
     next: str
     fits: bool
     partitions: tuple[PartitionStatus, ...]
+    app_id: str = ""
+    """Of the `publish_each` whose marker it is; empty for the sink's."""
 
     @property
     def lag(self) -> int | None:
@@ -78,7 +80,9 @@ class Status:
         count = self.marker.record_count
         records = "1 record" if count == 1 else f"{count:,} records"
         count_told = "" if count == 0 else f", {records}"
-        return f"batch {self.marker.number}{count_told}, as {self.marker.transactional_id}"
+        other = self.marker.query_id not in ("", self.query_id)
+        of_query = f" of another query, {self.marker.query_id}" if other else ""
+        return f"batch {self.marker.number}{of_query}{count_told}, as {self.marker.transactional_id}"
 
 
 def _table(partitions: tuple[PartitionStatus, ...]) -> Iterator[str]:
@@ -91,7 +95,9 @@ def _table(partitions: tuple[PartitionStatus, ...]) -> Iterator[str]:
         yield f"{row[0]:<{widths[0]}}  " + "  ".join(f"{row[column]:>{widths[column]}}" for column in range(1, 5))
 
 
-def status_of(location: str, options: Mapping[str, str], marker_from: Callable[[], Marker | None] | None) -> Status:
+def status_of(
+    location: str, options: Mapping[str, str], marker_from: Callable[[], Marker | None] | None, app_id: str = ""
+) -> Status:
     """`options` are those of the write, among them the cluster's address. Without `marker_from` nobody knows it."""
     checkpoint = Checkpoint(absolute_uri(location))
     query_id = checkpoint.query_id()
@@ -104,11 +110,15 @@ def status_of(location: str, options: Mapping[str, str], marker_from: Callable[[
     except SemelError as error:
         raise PipelineError(f"the cluster at {options['kafka.bootstrap.servers']} does not tell: {error}") from error
     is_known = marker_from is not None
-    fits, following = judged(checkpoint, query_id, completed, marker) if is_known else (True, _begins(completed))
-    return Status(location, query_id, completed, planned, marker, is_known, following, fits, partitions)
+    fits, following = (
+        judged(checkpoint, query_id, completed, marker, app_id) if is_known else (True, _begins(completed))
+    )
+    return Status(location, query_id, completed, planned, marker, is_known, following, fits, partitions, app_id)
 
 
-def judged(checkpoint: Checkpoint, query_id: str, completed: int, marker: Marker | None) -> tuple[bool, str]:
+def judged(
+    checkpoint: Checkpoint, query_id: str, completed: int, marker: Marker | None, app_id: str = ""
+) -> tuple[bool, str]:
     """Whether the next start will go on, and what it will do or why it will not: the rule of the sink itself."""
     following = completed + 1
     rule = NextBatch(
@@ -117,11 +127,12 @@ def judged(checkpoint: Checkpoint, query_id: str, completed: int, marker: Marker
         checkpoint.digest(following) or "",
         None if completed == _NONE_YET else checkpoint.digest(completed),
         transactional_id="" if marker is None else marker.transactional_id,
+        app_id=app_id,
     )
     try:
         is_done = rule.is_done(marker)
     except CheckpointRefused as error:
-        return False, f"refused: {error.text}; for the person who means it: semel pipeline adopt"
+        return False, f"refused: {error.text}; for the person who means it: {error.command}"
     if is_done:
         return True, f"batch {following} is published, and Spark will be told at the next start"
     return True, _begins(completed)

@@ -30,10 +30,14 @@ class Target:
     options: Mapping[str, str]
     table: TableWriter | None = None
     """The database, if the sink is a table and the file says which."""
+    app_id: str = ""
+    """Of a `publish_each`, if it is about that and not about the sink."""
 
     @classmethod
-    def of(cls, target: str, address: str | None, given: Sequence[str]) -> Target:
+    def of(cls, target: str, address: str | None, given: Sequence[str], app_id: str = "") -> Target:
         """Raises PipelineRefused if it is neither, or if nobody says where the cluster is."""
+        if app_id and target.endswith((".toml", ".py")):
+            raise PipelineRefused(f"--app-id is for a checkpoint of a program of your own, which {target} is not")
         options = dict(_option(text) for text in given)
         if target.endswith((".toml", ".py")):
             return cls._of_file(Path(target), address, options)
@@ -49,7 +53,7 @@ class Target:
                 f"{target}: is no checkpoint of a pipeline that was run here; give the cluster by --address, "
                 "or the pipeline's file instead of the checkpoint"
             )
-        return cls(target, notes, options)
+        return cls(target, notes, options, app_id=app_id)
 
     @classmethod
     def _of_file(cls, path: Path, address: str | None, options: Mapping[str, str]) -> Target:
@@ -72,14 +76,14 @@ class Target:
                 own["markerTopic"] = self.notes.marker_topic
             options = {**own, **self.options, "checkpointLocation": self.checkpoint}
             try:
-                status = status_of(self.checkpoint, options, self._marker_from(options))
+                status = status_of(self.checkpoint, options, self._marker_from(options), self.app_id)
             except BadSetting as error:
                 raise PipelineRefused(str(error)) from error
             yield status, options
 
     def _marker_from(self, options: Mapping[str, str]) -> Callable[[], Marker | None] | None:
         if self.notes.marker_topic is not None:
-            return lambda: marker_of(options)[1]
+            return lambda: marker_of(options, self.app_id)[1]
         table = self.table
         return None if table is None else lambda: marker_in(table)
 
@@ -90,7 +94,7 @@ class Target:
             if self.table is not None:
                 self.table.adopt(number)
                 return number
-            return adopt_checkpoint(options, batch_id).batch_id
+            return adopt_checkpoint(options, batch_id, self.app_id).batch_id
         except BadSetting as error:
             raise PipelineRefused(str(error)) from error
         except SemelError as error:
