@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from semel.config import TopicConfig
 from semel.host.api import Disk, File, FileRange
+from semel.log.disk_trouble import DiskTrouble
 from semel.log.epochs import FILE_NAME as EPOCHS_FILE
 from semel.log.epochs import LeaderEpochs
 from semel.log.errors import BrokenLog, Refused
@@ -91,6 +92,7 @@ class Log(LogEnd):
         # Set by the store: what `partition.metadata` says, and who is told when a segment is sealed.
         self.identity: bytes | None = None
         self.on_roll: Callable[[Log], None] = _ignore
+        self.trouble = DiskTrouble()  # the store's, if there is a store
         # Set by the partition: who is told when the log begins later than before.
         self.on_start: Callable[[], None] = lambda: None
         self.dirty: list[Segment] = []

@@ -22,6 +22,7 @@ from semel.log.checkpoints import (
     read_checkpoint,
 )
 from semel.log.cleaner import compaction_task, run_compaction
+from semel.log.disk_trouble import NO_SPACE, DiskTrouble
 from semel.log.errors import BrokenLog, CorruptSegment
 from semel.log.log import IDENTITY_FILE, Log
 from semel.log.recovery import Recovered, load_log
@@ -46,6 +47,7 @@ class LogStore:
         self.root = root
         self.config = config
         self._on_broken = on_broken
+        self._trouble = DiskTrouble()
         self.logs: dict[TopicPartition, Log] = {}
         self._lock: Lock | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -125,6 +127,7 @@ class LogStore:
         self._report(key, recovered)
         self._unrecovered.discard(f"{topic}-{partition}")
         log.identity = identity
+        log.trouble = self._trouble
         log.on_roll = lambda log: self._settle_soon(key, log)
         self.logs[key] = log
         return log
@@ -217,7 +220,8 @@ class LogStore:
     async def _every(self, interval_s: float, work: Callable[[], Awaitable[object]]) -> None:
         while True:
             await asyncio.sleep(interval_s)
-            await work()
+            with self._unless_full():
+                await work()
 
     def _start(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.ensure_future(self._guarded(work))
@@ -261,6 +265,16 @@ class LogStore:
             if self.logs.get(key) is log:
                 raise
 
+    @contextmanager
+    def _unless_full(self) -> Iterator[None]:
+        """A full disk is no reason to stop: whatever upkeep needed room is tried again in its next turn."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            self._trouble.refused(self.root, error, asyncio.get_running_loop())
+
     async def checkpoint(self) -> None:
         """What is durable, and where each log begins, for the next start."""
         for key, log in self.logs.items():
@@ -268,6 +282,7 @@ class LogStore:
                 self._recovery_points[key] = log.flushed_offset
         await self.host.disk.replace_file(f"{self.root}/{RECOVERY_POINTS}", encode_checkpoint(self._recovery_points))
         await self.checkpoint_starts()
+        self._trouble.taken(asyncio.get_running_loop())
 
     def _checkpoint_now(self) -> None:
         for name, offsets in (
@@ -290,7 +305,7 @@ class LogStore:
         now_ms = self.host.clock.wall_ms()
         for key, log in list(self.logs.items()):
             async with self._upkeep_lock(key):
-                with self._unless_removed(key, log):
+                with self._unless_full(), self._unless_removed(key, log):
                     await self._retain(key, log, now_ms)
             await asyncio.sleep(0)
 
@@ -310,7 +325,11 @@ class LogStore:
             # undo the removal of one file and not of the next, and the data of an aborted transaction without its
             # marker would read as committed.
             self._coming_starts[key] = start_offset
-            await self.checkpoint_starts()
+            try:
+                await self.checkpoint_starts()
+            except OSError:
+                self._coming_starts.pop(key, None)  # nothing goes this time
+                raise
             self._coming_starts.pop(key, None)
             if not log.is_closed:
                 log.remove_segments(expired)
@@ -356,6 +375,7 @@ class LogStore:
 
     async def close(self) -> None:
         """A clean stop: everything on disk, and a mark that says so."""
+        self._trouble.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

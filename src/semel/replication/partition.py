@@ -175,6 +175,23 @@ class Partition:
         except BrokenLog as broken:
             self.on_broken(broken)
             raise
+        except Refused as refusal:
+            if isinstance(refusal.__cause__, OSError):
+                self._disk_refused(refusal.__cause__)
+            raise
+
+    def _disk_refused(self, error: OSError) -> None:
+        """Tells of it, and watches for the next write that is taken."""
+        log, end_offset = self.log, self.log.end_offset
+        log.trouble.refused(log.directory, error, self._loop)
+
+        def look() -> None:
+            if self.is_closed or log.high_watermark > end_offset:
+                self.unwatch(log.trouble)
+                if not self.is_closed:
+                    log.trouble.taken(self._loop)
+
+        self.watch(log.trouble, look)
 
     @property
     def flushes_in_turns(self) -> bool:
