@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from semel.broker.authoriser import AllowAll, Authoriser
 from semel.broker.fetch_sessions import FetchSessions
-from semel.broker.identity import cluster_id_of
+from semel.broker.identity import check_place, cluster_id_of
 from semel.broker.internal_topics import ensure
 from semel.broker.markers import LocalMarkers
 from semel.broker.producer_ids import ProducerIds
@@ -83,6 +83,7 @@ class Broker:
     async def start(self) -> None:
         """Ready when it returns. Raises AlreadyLocked, WrongDirectory or OSError with nothing left behind."""
         warn_if_uncompiled()
+        check_place(self.host.disk, self.store.root)
         self.store.open()
         self.cluster_id = cluster_id_of(self.host.disk, self.store.root, self.node_id, self.host.random)
         log = self.store.load(METADATA_TOPIC, 0, "AAAAAAAAAAAAAAAAAAAAAQ", topic_config(_METADATA_CONFIG, self.config))
@@ -113,6 +114,7 @@ class Broker:
             await self.server.listen(listener.host, listener.port)
         except OSError as error:
             raise OSError(error.errno, f"cannot listen on {listener.host}:{listener.port}: {error.strerror}") from error
+        self.listener = listener._replace(port=self.server.port)
         advertised = self.config.advertised_listener()
         self.advertised_host = advertised.host or listener.host or "127.0.0.1"
         self.advertised_port = advertised.port or self.server.port

@@ -1,4 +1,4 @@
-"""What `semel serve` does: one node in this process, until SIGTERM or SIGINT."""
+"""What `semel serve` does: one node in this process, until SIGTERM or SIGINT. SIGHUP opens log files anew."""
 
 from __future__ import annotations
 
@@ -102,6 +102,7 @@ async def _serve(broker: Broker, *, is_json: bool) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
+    loop.add_signal_handler(signal.SIGHUP, _reopen_logs)
     try:
         await broker.start()
     except (AlreadyLocked, WrongDirectory) as error:
@@ -110,11 +111,13 @@ async def _serve(broker: Broker, *, is_json: bool) -> int:
         return _cannot_start(error, broker.store.root)
     except BrokenLog as error:
         return _end_with(Exit.FAILED, str(error))
-    address, data, age_ms = f"{broker.advertised_host}:{broker.advertised_port}", str(broker.store.root), _age_ms()
+    address, data, age_ms = _spelled(broker.advertised_host, broker.advertised_port), str(broker.store.root), _age_ms()
+    listening = _spelled(broker.listener.host, broker.listener.port)
     if is_json:
-        _say({"event": "ready", "address": address, "data": data, "start_ms": age_ms})
+        _say({"event": "ready", "address": address, "listening": listening, "data": data, "start_ms": age_ms})
     else:
-        print(f"semel is ready at {address}, data in {data}, after {age_ms} ms", flush=True)
+        where = "" if listening == address else f", listening on {listening}"
+        print(f"semel is ready at {address}, data in {data}, after {age_ms} ms{where}", flush=True)
     await stopping.wait()
     try:
         await broker.stop()
@@ -128,6 +131,22 @@ async def _serve(broker: Broker, *, is_json: bool) -> int:
     else:
         print("semel has stopped cleanly", flush=True)
     return 0
+
+
+def _spelled(host: str, port: int) -> str:
+    """Where it listens; an empty host is every address of the machine."""
+    return f"[{host}]:{port}" if ":" in host else f"{host or '*'}:{port}"
+
+
+def _reopen_logs() -> None:
+    """What a terminal that closes, or logrotate, asks for. A node that logs to stderr has nothing to open anew."""
+    files = [handler for handler in logging.getLogger().handlers if isinstance(handler, logging.FileHandler)]
+    for handler in files:
+        handler.close()  # the next line opens it, by its name
+    logger.info(
+        "SIGHUP: %s; settings are read when the node starts",
+        f"log files opened anew: {len(files)}" if files else "no log files to open anew",
+    )
 
 
 def _cannot_start(error: OSError, root: str) -> int:
