@@ -79,11 +79,17 @@ class Topics:
             elif isinstance(record, PartitionRecord | PartitionChangeRecord):
                 changed[image.names.get(record.topic_id, "")] = None
             elif isinstance(record, RemoveTopicRecord) and record.topic_id in self.by_id:
-                changed[self.by_id[record.topic_id].name] = None
+                name = self.by_id[record.topic_id].name
+                logger.info("topic %r is deleted", name)
+                changed[name] = None
             elif isinstance(record, ConfigRecord) and record.resource_type == TOPIC_RESOURCE:
                 changed[record.resource_name] = None
         for name in changed:
             self.reconcile(name)
+        for record in records:
+            if isinstance(record, TopicRecord) and record.topic_id in self.by_id:
+                count = len(self.by_id[record.topic_id].partitions)
+                logger.info("topic %r is made, partition count %d", record.name, count)
 
     def reconcile(self, name: str) -> None:
         state = self._image().topics.get(name)
@@ -102,8 +108,9 @@ class Topics:
             partition = topic.partitions.get(index)
             if partition is None:
                 self._open(topic, index, state)
-            elif isinstance(partition, Partition):
+            elif isinstance(partition, Partition) and partition.leader_epoch != partition_state.leader_epoch:
                 partition.leader_epoch = partition_state.leader_epoch
+                _tell_leader(partition)
 
     def _set_config(self, topic: Topic, config: TopicConfig) -> None:
         if topic.config != config:
@@ -130,6 +137,7 @@ class Topics:
         epoch = state.partitions[index].leader_epoch
         partition = Partition(topic.name, topic.topic_id, index, log, epoch, self._clock, self._on_broken)
         topic.partitions[index] = self._online[topic.name, index] = partition
+        _tell_leader(partition)
 
     def _close(self, topic: Topic) -> None:
         del self.by_name[topic.name]
@@ -160,3 +168,7 @@ class Topics:
 
     def online(self) -> list[Partition]:
         return list(self._online.values())
+
+
+def _tell_leader(partition: Partition) -> None:
+    logger.debug("%s-%d: this node leads it, leader epoch %d", partition.topic, partition.index, partition.leader_epoch)

@@ -355,6 +355,7 @@ class LogStore:
         task = compaction_task(log, self._cleaner_offsets.get(key, 0), now_ms, self.config)
         if task is None:
             return
+        logger.debug("%s: compacting what lies before offset %d", log.directory, task.end_offset)
         try:
             result = await run_compaction(self.host.disk, self.host.jobs, log, task)
         except CorruptSegment as damage:

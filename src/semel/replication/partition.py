@@ -9,6 +9,7 @@ of the log, as in Kafka, and flushes happen in the background.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from functools import cached_property, partial
@@ -25,6 +26,8 @@ from semel.log.validate import Validated, validated
 from semel.records.batch import read_header
 from semel.records.control import ControlType
 from semel.wire.errors import ErrorCode
+
+logger = logging.getLogger("semel.replication")
 
 NO_EPOCH = -1
 UP_TO_HIGH_WATERMARK = -1
@@ -359,6 +362,7 @@ class Partition:
                 f"records can be deleted up to the high watermark {log.high_watermark}, not to {offset}",
             )
         log.advance_start(until)
+        logger.debug("%s: begins at offset %d, as DeleteRecords asked", log.directory, log.start_offset)
         return log.start_offset
 
     # -- ending

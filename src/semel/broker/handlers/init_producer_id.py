@@ -11,6 +11,7 @@ import logging
 from semel.broker.authoriser import Operation, ResourceType
 from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
+from semel.broker.handlers.transaction_errors import note_fenced
 from semel.coordinator.txn.decisions import Identity
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
@@ -38,6 +39,7 @@ async def handle(broker: Broker, request: InitProducerIdRequest, context: Reques
         # A producer without a transactional id that lost its sequence asks with its old id: it gets a new one, too.
         return InitProducerIdResponse(producer_id=await broker.producer_ids.next(), producer_epoch=0)
     except Refused as refusal:
+        note_fenced(refusal)
         code = refusal.code
         if code == ErrorCode.UNKNOWN_SERVER_ERROR:
             # The response has no room for words, and this one is for the operator.

@@ -9,6 +9,7 @@ from collections.abc import Coroutine
 from semel.broker.authoriser import Operation, ResourceType
 from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
+from semel.broker.handlers.transaction_errors import note_fenced
 from semel.broker.router import Committing
 from semel.broker.transactional_produce import explained, has_to_wait, join, verify
 from semel.coordinator.topic_names import INTERNAL_TOPICS
@@ -135,6 +136,7 @@ def _append(
                 verify(broker, request.transactional_id, batch.header, partition, context.version)
             appended = _appended(broker, request, context, partition, batch)
     except Refused as refusal:
+        note_fenced(refusal)
         if request.acks == _ACKS_NONE:
             # Nobody reads an answer: losing the connection is the only way to say that something went wrong.
             raise CloseConnection(f"produce with acks=0 failed: {refusal}") from refusal

@@ -8,6 +8,7 @@ from __future__ import annotations
 from semel.broker.authoriser import Operation, ResourceType
 from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
+from semel.broker.handlers.transaction_errors import note_fenced
 from semel.coordinator.txn.decisions import Identity, TimedOut
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
@@ -100,6 +101,7 @@ async def _join_transaction(broker: Broker, request: TxnOffsetCommitRequest, con
 
 def _code_for(refusal: Refused, version: int) -> ErrorCode:
     """Fencing is INVALID_PRODUCER_EPOCH for this API in every version."""
+    note_fenced(refusal)
     if refusal.code == ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if refusal.code == ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_SINCE:

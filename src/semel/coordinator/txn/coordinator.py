@@ -15,6 +15,7 @@ from semel.config import BrokerConfig
 from semel.coordinator.shard import Shard, Shards
 from semel.coordinator.topic_names import TRANSACTIONS_TOPIC
 from semel.coordinator.txn.decisions import (
+    NOBODY,
     Identity,
     StillEnding,
     check_may_raise,
@@ -116,10 +117,23 @@ class TransactionCoordinator:
             return fresh
         if known.state == TransactionState.ONGOING:
             check_may_raise(known, claimed)
+            logger.info(
+                "%.100r: aborting the open transaction of producer %d, epoch %d: %s",
+                transactional_id,
+                known.producer_id,
+                known.epoch,
+                "a newer instance takes over" if claimed == NOBODY else "its producer asks for another epoch",
+            )
             self._prepare(shard, ended_by_coordinator(known, now_ms, timed_out=False, raised_by=claimed))
             raise StillEnding(transactional_id)
         transaction = initialised(known, claimed, timeout_ms, new_id, now_ms)
         if transaction is not known:
+            logger.debug(
+                "%.100r: producer %d, epoch %d; every epoch before it is fenced",
+                transactional_id,
+                transaction.producer_id,
+                transaction.epoch,
+            )
             _append(shard, transaction)
         return transaction
 
@@ -278,7 +292,7 @@ class TransactionCoordinator:
             for transaction in list(shard.state.by_id.values()):
                 if transaction.is_overdue(now_ms):
                     logger.warning(
-                        "aborting the transaction of %r: it took longer than %d ms",
+                        "aborting the transaction of %.100r: it took longer than %d ms",
                         transaction.transactional_id,
                         transaction.timeout_ms,
                     )
@@ -294,6 +308,8 @@ class TransactionCoordinator:
                 for transaction in shard.state.by_id.values()
                 if is_expired(transaction, now_ms, expiration_ms)
             ]
+            if expired:
+                logger.debug("%d transactional ids have expired, %.100r among them", len(expired), expired[0])
             shard.append([tombstone(transactional_id) for transactional_id in expired])
             for transactional_id in expired:
                 self._forget_connections(transactional_id)
