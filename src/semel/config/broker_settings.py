@@ -19,6 +19,21 @@ CLEANUP_POLICIES = ("compact", "delete")
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 # Kafka 4 raised this from 14 bytes to 1 MiB (KIP-1030); small segments make logs easy to test.
 MIN_SEGMENT_BYTES = 14
+
+# Settings that are declared and not read say so in these words; tests/unit/config/test_config_effects.py finds them.
+NO_JITTER = "Accepted and without effect: a segment is closed when it is as old as segment.ms says, none sooner."
+NO_DELETE_DELAY = (
+    "Accepted and without effect: the files of a deleted segment go at once, and whoever reads them keeps them open."
+)
+
+
+def _no_effect_yet(what: str) -> str:
+    return f"Accepted and without effect until there is replication: {what}."
+
+
+UNCLEAN_ELECTION = _no_effect_yet(
+    "whether a replica that is out of sync may become leader when no other is left, which loses records"
+)
 PATH = Form(lambda text: text != "" and "\0" not in text, "a path")
 
 # fmt: off
@@ -75,9 +90,7 @@ TOPICS = [
     Setting("min.insync.replicas", INT, 1,
             "How many replicas, the leader included, must be in sync before a write with acks=all is taken.",
             minimum=1, needs_restart=False),
-    Setting("unclean.leader.election.enable", BOOLEAN, False,
-            "Whether a replica that is out of sync may become leader when no other is left, which loses records.",
-            needs_restart=False),
+    Setting("unclean.leader.election.enable", BOOLEAN, False, UNCLEAN_ELECTION, needs_restart=False),
     Setting("message.max.bytes", INT, MEBIBYTE + 12,
             "The largest record batch taken, after compression.", minimum=0, needs_restart=False),
     Setting("compression.type", STRING, "producer",
@@ -99,10 +112,8 @@ LOGS = [
             "set.", minimum=1, needs_restart=False),
     Setting("log.roll.hours", INT, 7 * 24, "A segment is closed when its first record is this old; log.roll.ms comes "
             "first.", minimum=1),
-    Setting("log.roll.jitter.ms", LONG, None, "The most that is taken off log.roll.ms at random, so that segments do "
-            "not all close at once; log.roll.jitter.hours if not set.", minimum=0, needs_restart=False),
-    Setting("log.roll.jitter.hours", INT, 0, "The most that is taken off log.roll.ms at random; log.roll.jitter.ms "
-            "comes first.", minimum=0),
+    Setting("log.roll.jitter.ms", LONG, None, NO_JITTER, minimum=0, needs_restart=False),
+    Setting("log.roll.jitter.hours", INT, 0, NO_JITTER, minimum=0),
     Setting("log.retention.ms", LONG, None, "Segments whose newest record is older than this are deleted, -1 keeps "
             "them; log.retention.minutes if not set.", minimum=1, also=-1, needs_restart=False),
     Setting("log.retention.minutes", INT, None, "The same in minutes, if log.retention.ms is not set; "
@@ -116,8 +127,7 @@ LOGS = [
     Setting("log.cleanup.policy", LIST, ("delete",), "What happens to old records: delete drops whole segments by age "
             "and size, compact keeps the last record of each key; an empty list keeps everything.",
             choices=CLEANUP_POLICIES, needs_restart=False),
-    Setting("log.segment.delete.delay.ms", LONG, 60_000, "How long the files of a deleted segment stay on disk.",
-            minimum=0, needs_restart=False),
+    Setting("log.segment.delete.delay.ms", LONG, 60_000, NO_DELETE_DELAY, minimum=0, needs_restart=False),
     Setting("log.index.interval.bytes", INT, 4096, "About how many bytes of a log lie between two index entries.",
             minimum=0, needs_restart=False),
     Setting("log.index.size.max.bytes", INT, 10 * MEBIBYTE, "A segment is closed when its offset index is this large.",
@@ -159,18 +169,21 @@ CLEANER = [
             "log is clean enough.", minimum=1, needs_restart=False),
 ]
 
+# Nobody reads these before there is replication, and they say so: `_no_effect_yet` goes when somebody does.
 REPLICATION = [
-    Setting("replica.lag.time.max.ms", LONG, 30_000, "A follower that has not caught up for this long is out of sync.",
-            minimum=1),
-    Setting("replica.fetch.max.bytes", INT, MEBIBYTE, "How many bytes of one partition a follower asks for at a time; "
-            "a larger batch is still returned whole.", minimum=0),
-    Setting("replica.fetch.response.max.bytes", INT, 10 * MEBIBYTE, "How many bytes a follower asks for in one fetch.",
-            minimum=0),
-    Setting("replica.fetch.min.bytes", INT, 1, "A follower's fetch waits until this many bytes are there.", minimum=0),
-    Setting("replica.fetch.wait.max.ms", INT, 500, "How long a follower's fetch waits for them.", minimum=0),
-    Setting("replica.fetch.backoff.ms", INT, 1000, "How long a follower waits after a failed fetch.", minimum=0),
-    Setting("replica.high.watermark.checkpoint.interval.ms", LONG, 5000, "How often high watermarks are saved.",
-            minimum=1),
+    Setting("replica.lag.time.max.ms", LONG, 30_000,
+            _no_effect_yet("how long a follower that has not caught up is still in sync"), minimum=1),
+    Setting("replica.fetch.max.bytes", INT, MEBIBYTE,
+            _no_effect_yet("how many bytes of one partition a follower asks for at a time"), minimum=0),
+    Setting("replica.fetch.response.max.bytes", INT, 10 * MEBIBYTE,
+            _no_effect_yet("how many bytes a follower asks for in one fetch"), minimum=0),
+    Setting("replica.fetch.min.bytes", INT, 1,
+            _no_effect_yet("how many bytes a follower's fetch waits for"), minimum=0),
+    Setting("replica.fetch.wait.max.ms", INT, 500, _no_effect_yet("how long a follower's fetch waits"), minimum=0),
+    Setting("replica.fetch.backoff.ms", INT, 1000,
+            _no_effect_yet("how long a follower waits after a failed fetch"), minimum=0),
+    Setting("replica.high.watermark.checkpoint.interval.ms", LONG, 5000,
+            _no_effect_yet("how often high watermarks are saved"), minimum=1),
 ]
 # fmt: on
 

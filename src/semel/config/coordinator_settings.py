@@ -39,7 +39,8 @@ GROUPS = [
             "The assignors that a KIP-848 group may ask for; the first is used when it asks for none.",
             choices=("uniform", "range"), entries=(1, 2)),
     Setting("group.consumer.regex.refresh.interval.ms", INT, 10 * MINUTE_MS,
-            "How often the topics that match a subscribed pattern are looked up again.", minimum=10_000),
+            "Accepted and without effect: topics are matched with subscribed patterns whenever topics come or go.",
+            minimum=10_000),
 ]
 
 OFFSETS = [
@@ -56,7 +57,8 @@ OFFSETS = [
     Setting("offsets.retention.check.interval.ms", LONG, 10 * MINUTE_MS,
             "How often committed offsets are checked for expiry.", minimum=1),
     Setting("offsets.commit.timeout.ms", INT, 5000,
-            "How long a write of the group coordinator may wait to be replicated before it fails.", minimum=1),
+            "How long a commit of offsets may wait until it is durable; then the client is told to try again.",
+            minimum=1),
     Setting("offset.metadata.max.bytes", INT, 4096,
             "The longest text that may be committed along with an offset.", minimum=0),
 ]

@@ -6,7 +6,7 @@ Kafka, so they are declared once; where Kafka bounds the two differently, the de
 
 from __future__ import annotations
 
-from semel.config.broker_settings import BROKER_SETTINGS, HOUR_MS
+from semel.config.broker_settings import BROKER_SETTINGS, HOUR_MS, NO_DELETE_DELAY, NO_JITTER, UNCLEAN_ELECTION
 from semel.config.settings import LONG_MAX, Form, Kind, Setting, Synonym, by_name
 
 
@@ -39,7 +39,7 @@ TOPIC_SETTINGS = by_name([
     _inherits("delete.retention.ms", "log.cleaner.delete.retention.ms",
               "How long compaction keeps the deletion of a key, so that readers can see it."),
     _inherits("file.delete.delay.ms", "log.segment.delete.delay.ms",
-              "How long the files of a deleted segment stay on disk."),
+              NO_DELETE_DELAY),
     _inherits("flush.messages", "log.flush.interval.messages",
               "How many records may be written before they must be flushed to disk; 1 means that a write with acks=all "
               "is answered, and can be read, only once it is on disk."),
@@ -81,13 +81,12 @@ TOPIC_SETTINGS = by_name([
     _inherits("segment.index.bytes", "log.index.size.max.bytes",
               "A segment is closed when its offset index is this large."),
     Setting("segment.jitter.ms", Kind.LONG, 0,
-            "The most that is taken off segment.ms at random, so that segments do not all close at once.",
-            minimum=0, needs_restart=False,
+            NO_JITTER, minimum=0, needs_restart=False,
             synonyms=(Synonym("log.roll.jitter.ms"), Synonym("log.roll.jitter.hours", HOUR_MS))),
     Setting("segment.ms", Kind.LONG, 7 * 24 * HOUR_MS, "A segment is closed when its first record is this old.",
             minimum=1, needs_restart=False, synonyms=(Synonym("log.roll.ms"), Synonym("log.roll.hours", HOUR_MS))),
     _inherits("unclean.leader.election.enable", "unclean.leader.election.enable",
-              "Whether a replica that is out of sync may become leader when no other is left, which loses records."),
+              UNCLEAN_ELECTION),
     Setting("leader.replication.throttled.replicas", Kind.LIST, (),
             "Accepted and without effect: the replicas whose leader would be throttled.",
             form=_THROTTLED, needs_restart=False),

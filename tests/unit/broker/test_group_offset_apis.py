@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from broker_harness import Node, simulated
 from group_requests import (
@@ -62,6 +64,30 @@ async def test_offset_commit_in_every_version(node: Node, version: int) -> None:
         ErrorCode.GROUP_ID_NOT_FOUND,
     )
     check_replay(node)
+
+
+@simulated(settings={**SETTINGS, "offsets.commit.timeout.ms": "700"})
+async def test_a_commit_that_is_not_durable_in_time_is_answered_as_one_to_try_again(node: Node) -> None:
+    client = await ready(node)
+    assert await commit(node, client, 8) == 0
+    node.hold_flushes(for_ms=2000)
+    begun_s = asyncio.get_running_loop().time()
+    assert await commit(node, client, 8) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert asyncio.get_running_loop().time() - begun_s == pytest.approx(0.7, abs=0.1)
+    node.let_flushes_go()
+    await asyncio.sleep(3)
+    assert await commit(node, client, 8) == 0
+    assert not node.broken
+    check_replay(node)
+
+
+@simulated(settings={**SETTINGS, "offsets.commit.timeout.ms": "5000"})
+async def test_a_commit_waits_as_long_as_it_may(node: Node) -> None:
+    client = await ready(node)
+    assert await commit(node, client, 8) == 0
+    node.hold_flushes(for_ms=3000)
+    assert await commit(node, client, 8) == 0
+    node.let_flushes_go()
 
 
 @pytest.mark.parametrize("version", versions("offset_fetch"))

@@ -226,7 +226,7 @@ class GroupCoordinator:
         with _as_coordinator(too_large=ErrorCode.INVALID_COMMIT_OFFSET_SIZE):
             side = self._of(group_id)
             codes = side.offsets.commit(group_id, committer, offsets, retention_ms)
-            await side.shard.committed()
+            await self._committed_in_time(side)
             return codes
 
     async def commit_in_transaction(
@@ -246,8 +246,21 @@ class GroupCoordinator:
             committer = Committer(member_id, generation, instance_id)
             wanted = [OffsetToCommit(*one) for one in offsets]
             codes = side.offsets.commit_in_transaction(group_id, committer, (producer_id, producer_epoch), wanted)
-            await side.shard.committed()
+            await self._committed_in_time(side)
             return codes
+
+    async def _committed_in_time(self, side: GroupShard) -> None:
+        """Raises Refused when a commit is not durable in time. It may become so later: the client commits again, which
+        is harmless, instead of waiting for a disk that hangs."""
+        commit = side.shard.when_committed()
+        if commit is None:
+            return
+        timeout_s = self._config().int("offsets.commit.timeout.ms") / 1000
+        timer = asyncio.get_running_loop().call_later(timeout_s, _give_up, commit, timeout_s)
+        try:
+            await commit
+        finally:
+            timer.cancel()
 
     async def fetch_offsets(
         self,
@@ -278,6 +291,12 @@ class GroupCoordinator:
 def _check_group_id(group_id: str) -> None:
     if not group_id:
         raise Refused(ErrorCode.INVALID_GROUP_ID, "a group has a name")
+
+
+def _give_up(commit: asyncio.Future[None], timeout_s: float) -> None:
+    if not commit.done():
+        text = f"the commit is not durable after {timeout_s:g} s (offsets.commit.timeout.ms)"
+        commit.set_exception(Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, text))
 
 
 @contextmanager
