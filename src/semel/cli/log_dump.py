@@ -17,6 +17,7 @@ from semel.log.inspection.fates import ABORTED, OPEN, UNKNOWN
 from semel.log.inspection.files import PartitionFiles
 from semel.log.inspection.producer_files import read_snapshot_file, read_window_file
 from semel.log.producers import Batch, Entry
+from semel.log.segment import LOG_SUFFIX
 from semel.log.snapshots import SNAPSHOT_SUFFIX, WINDOW_SUFFIX
 from semel.records.read import Record
 from semel.wire.schema import Message
@@ -249,13 +250,17 @@ def _index_row(entry: IndexEntry) -> list[object]:
 
 
 def show_aborted(output: Output, partition: PartitionFiles, bases: list[int]) -> None:
-    entries = dump_aborted(partition, bases)
+    entries = list(dump_aborted(partition, bases))
     if output.is_json:
         for path, aborted in entries:
             output.json_line({"file": path, **aborted._asdict()})
         return
     titles = ("PRODUCER", "FIRST OFFSET", "MARKER", "LAST STABLE OFFSET")
     _by_file(output, ((path, list(aborted)) for path, aborted in entries), titles)
+    if any(path.endswith(LOG_SUFFIX) for path, _ in entries):
+        output.note(
+            "those of a .log are not in its index yet: a node writes that when the segment is full, or it stops"
+        )
 
 
 def show_producers(output: Output, partition: PartitionFiles) -> None:

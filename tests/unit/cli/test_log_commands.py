@@ -17,7 +17,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 import log_story
-from inspection_samples import cut, flip
+from inspection_samples import SMALL, V2, Node, batch_of, cut, directory_of, flip, started, with_transactions
 
 from semel.cli.main import main
 from semel.records.batch import set_leader_epoch
@@ -183,6 +183,69 @@ def test_indexes_producers_and_aborted_transactions_are_shown(data: Path, capsys
     assert "OPEN SINCE" in said(capsys, "dump", data / "payments-0", "--producers")[1]
     assert "2023-11-14T22:13:30.000Z" in said(capsys, "dump", data / "payments-0", "--indexes")[1]
     assert said(capsys, "dump", data / "__transaction_state-0", "--aborted")[2] == "there are no entries\n"
+
+
+def test_an_abort_that_is_not_in_an_index_yet_is_found_in_the_log(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    index = data / SEGMENT.replace(".log", ".txnindex")
+    whole = index.read_bytes()
+    assert "not in its index yet" not in said(capsys, "dump", data / "payments-0", "--aborted")[2]
+    indexed = lines_of(capsys, "dump", data / "payments-0", "--aborted")
+    for kept in (1, 0):  # as beside a node that runs: it writes the index when the segment is full, or it stops
+        index.write_bytes(whole[: kept * len(whole) // 2])
+        found = lines_of(capsys, "dump", data / "payments-0", "--aborted")
+        assert [{**one, "file": ""} for one in found] == [{**one, "file": ""} for one in indexed]
+        assert [one["file"].rpartition(".")[2] for one in found] == ["txnindex"] * kept + ["log"] * (2 - kept)
+    code, out, err = said(capsys, "dump", data / "payments-0", "--aborted")
+    assert code == 0
+    assert f"{data / SEGMENT}\nPRODUCER" in out
+    assert "those of a .log are not in its index yet" in err
+
+
+@pytest.mark.parametrize("has_snapshots", [True, False])
+def test_an_abort_in_the_active_segment_is_told_with_the_offset_in_an_earlier_one_where_it_began(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], has_snapshots: bool
+) -> None:
+    async def abort_late(node: Node) -> None:
+        client = await with_transactions(node, configs=SMALL)
+        late, other = await started(client, V2, "late"), await started(client, V2, "other")
+        assert await late.write(b"early") == 0
+        assert await other.write(b"open") == 0
+        for _ in range(20):
+            await client.produce("out", batch_of(b"x" * 200))
+        assert await late.abort() == 0
+
+    stopped = directory_of(abort_late, tmp_path / "stopped")
+    killed = directory_of(abort_late, tmp_path / "killed", stops=False)
+    if not has_snapshots:
+        for path in (killed / "out-0").glob("*.snapshot"):
+            path.unlink()
+    assert len(list((killed / "out-0").glob("*.log"))) > 2
+    assert list((killed / "out-0").glob("*.txnindex")) == []
+    (indexed,) = lines_of(capsys, "dump", stopped / "out-0", "--aborted")
+    (found,) = lines_of(capsys, "dump", killed / "out-0", "--aborted")
+    assert found | {"file": ""} == indexed | {"file": ""}
+    assert (found["first_offset"], found["last_stable_offset"]) == (0, 1)
+
+
+def test_fields_whose_value_is_zero_or_false_are_shown(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from semel.wire.spec.group_records import OffsetCommitKey, OffsetCommitValue, key_bytes, value_bytes
+
+    key = key_bytes(OffsetCommitKey(group="readers", topic="payments", partition=0))
+    value = value_bytes(OffsetCommitValue(offset=0, leader_epoch=0, metadata="", commit_timestamp=0))
+    (data / "__consumer_offsets-0").mkdir()
+    batch = build_batch([value], keys=[key], base_timestamp_ms=0)
+    (data / "__consumer_offsets-0/00000000000000000000.log").write_bytes(batch)
+    _, out, _ = said(capsys, "dump", data, "--topic", "__consumer_offsets", "--decode")
+    for shown in ("offset=0", "leader_epoch=0", "commit_timestamp=0"):
+        assert shown in out
+    _, out, _ = said(capsys, "dump", data, "--topic", "__transaction_state", "--decode", "--count", 1)
+    for shown in ("producer_id=0", "producer_epoch=0"):
+        assert shown in out
+    _, out, _ = said(capsys, "dump", data / "__cluster_metadata-0", "--decode")
+    for shown in ("partition_id=0", "fenced=false", "leader_epoch=0", "partition_epoch=0"):
+        assert shown in out, out
 
 
 def test_a_dump_goes_on_behind_a_bad_batch(data: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -74,13 +74,18 @@ def _metadata_record(record: Record) -> Decoded:
 
 
 def fields_of(struct: Struct, *, with_defaults: bool) -> dict[str, Any]:
-    """The fields by name, ids as Kafka writes them; without defaults, only those that say something."""
+    """The fields by name, ids as Kafka writes them; without defaults, only those that say something, as zeros do."""
     shown: dict[str, Any] = {}
     for name, described in struct._fields.items():
         value = getattr(struct, name)
-        if with_defaults or value != described.default:
+        if with_defaults or value != described.default or _is_zero(value):
             shown[name] = _plain(name, value, with_defaults)
     return shown
+
+
+def _is_zero(value: object) -> bool:
+    """Also false, which is a value as any other."""
+    return isinstance(value, int) and value == 0
 
 
 def _plain(name: str, value: Any, with_defaults: bool) -> Any:

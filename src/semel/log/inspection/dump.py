@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from semel.log.indexes import AbortedTransaction, OffsetIndex, TimeIndex
 from semel.log.inspection.aborted_check import read_aborted
-from semel.log.inspection.fates import Fates, read_fates
+from semel.log.inspection.fates import Fates, aborted_in, read_fates
 from semel.log.inspection.files import PartitionFiles, ReadableFile
 from semel.log.inspection.scan import headers, marker_of, scan
 from semel.log.segment import ABORTED_INDEX_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
@@ -165,7 +165,14 @@ def dump_indexes(partition: PartitionFiles, bases: list[Offset]) -> Iterator[Ind
 
 
 def dump_aborted(partition: PartitionFiles, bases: list[Offset]) -> Iterator[tuple[str, AbortedTransaction]]:
+    """What the indexes name. A node writes that of the active segment when it seals it, or stops: what is not there yet
+    is found in the log itself, and told under the name of the log."""
     for base in bases:
         entries, _ = read_aborted(partition.read(base, ABORTED_INDEX_SUFFIX) or b"")
         for entry in entries:
             yield partition.path(base, ABORTED_INDEX_SUFFIX), entry
+        if base == partition.bases[-1]:
+            known = {(entry.producer_id, entry.last_offset) for entry in entries}
+            for found in aborted_in(partition, base):
+                if (found.producer_id, found.last_offset) not in known:
+                    yield partition.path(base, LOG_SUFFIX), found
