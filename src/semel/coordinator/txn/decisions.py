@@ -188,11 +188,7 @@ def ended_by_client(
         # In the second generation the producer has its next epoch already: it is about its next transaction.
         raise StillEnding(transactional_id)
     if state != TransactionState.ONGOING and (is_commit or not bumps_epoch):
-        verb = "committed" if is_commit else "aborted"
-        raise Refused(
-            ErrorCode.INVALID_TXN_STATE,
-            f"the transaction of {transactional_id!r} is {state.label}: it cannot be {verb}",
-        )
+        raise _decided_otherwise(transaction, is_commit)
     event = Event.COMMIT if is_commit else Event.ABORT
     # How the markers are judged follows from how the transaction is ended, not from how it was joined.
     prepared = transaction._replace(
@@ -221,7 +217,8 @@ def _retried_end(
     bumps_epoch: bool,
     new_id: ProducerId | None,
 ) -> Ending | None:
-    """An EndTxn that was carried out before, but whose answer was lost; or an abort of what time has aborted."""
+    """An EndTxn that was carried out before, but whose answer was lost; or an abort of what time has aborted. One that
+    asks with the same epoch for the other end is told that it comes too late, as in Kafka: it is not fenced."""
     if transaction is None:
         return None
     now = Identity(transaction.producer_id, transaction.epoch)
@@ -234,13 +231,25 @@ def _retried_end(
         return Ending(now if bumps_epoch else claimed, None)
     if not bumps_epoch or timed_out:
         return None
-    under_way = TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT
-    done = TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT
     before_bump = claimed == (transaction.producer_id, transaction.epoch - 1)
     before_new_id = claimed == (transaction.previous_producer_id, LAST_EPOCH) and transaction.epoch == 0
-    if transaction.state == under_way and before_bump:
+    if transaction.state.is_prepared and before_bump:
+        if transaction.state.commits != is_commit:
+            raise _decided_otherwise(transaction, is_commit)
         raise StillEnding(transaction.transactional_id)
-    return Ending(now, None) if transaction.state == done and (before_bump or before_new_id) else None
+    if transaction.state.is_complete and (before_bump or before_new_id):
+        if transaction.state.commits != is_commit:
+            raise _decided_otherwise(transaction, is_commit)
+        return Ending(now, None)
+    return None
+
+
+def _decided_otherwise(transaction: Transaction, is_commit: bool) -> Refused:
+    verb = "committed" if is_commit else "aborted"
+    return Refused(
+        ErrorCode.INVALID_TXN_STATE,
+        f"the transaction of {transaction.transactional_id!r} is {transaction.state.label}: it cannot be {verb}",
+    )
 
 
 def _with_new_id(aborted: Transaction, new_id: ProducerId | None) -> Ending:

@@ -40,6 +40,15 @@ class TransactionState(IntEnum):
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
     @property
+    def is_complete(self) -> bool:
+        return self in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
+
+    @property
+    def commits(self) -> bool:
+        """Whether the end that is decided, or carried out, is a commit."""
+        return self in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
+
+    @property
     def label(self) -> str:
         """Kafka's name for it, as ListTransactions shows it."""
         return "".join(word.capitalize() for word in self.name.split("_"))

@@ -61,23 +61,34 @@ def test_a_retry_after_the_end_is_told_the_same_again(commit: bool, v2: bool) ->
     assert end(completed(prepared, NOW_MS), commit=commit, v2=v2) == (told, None)
 
 
+@both_generations
 @both_ends
-def test_the_other_end_is_refused_once_one_is_decided(commit: bool) -> None:
-    _, prepared = end(in_state(S.ONGOING), commit=commit)
+def test_the_other_end_is_refused_once_one_is_decided(commit: bool, v2: bool) -> None:
+    """By the same producer, with the epoch that it ended with: it is not fenced, it comes too late."""
+    _, prepared = end(in_state(S.ONGOING), commit=commit, v2=v2)
     assert prepared is not None
     for transaction in (prepared, completed(prepared, NOW_MS)):
         with refused(ErrorCode.INVALID_TXN_STATE):
-            end(transaction, commit=not commit)
+            end(transaction, commit=not commit, v2=v2)
 
 
 @both_ends
-def test_the_other_end_is_fenced_in_the_second_generation(commit: bool) -> None:
-    """The epoch of the request is over: whatever it wants, it is not a retry of what was decided."""
+def test_the_other_end_in_the_last_epoch_is_refused_also_when_the_id_is_a_new_one(commit: bool) -> None:
+    _, prepared = end(in_state(S.ONGOING, epoch=LAST_EPOCH), LAST, commit=commit, v2=True, new_id=NEW_PRODUCER)
+    assert prepared is not None
+    for transaction in (prepared, completed(prepared, NOW_MS)):
+        with refused(ErrorCode.INVALID_TXN_STATE):
+            end(transaction, LAST, commit=not commit, v2=True)
+
+
+@both_ends
+def test_an_epoch_before_the_one_that_ended_is_fenced_whichever_end_it_wants(commit: bool) -> None:
     _, prepared = end(in_state(S.ONGOING), commit=commit, v2=True)
     assert prepared is not None
     for transaction in (prepared, completed(prepared, NOW_MS)):
-        with refused(ErrorCode.PRODUCER_FENCED):
-            end(transaction, commit=not commit, v2=True)
+        for wanted in (True, False):
+            with refused(ErrorCode.PRODUCER_FENCED):
+                end(transaction, Identity(PRODUCER, EPOCH - 1), commit=wanted, v2=True)
 
 
 @both_generations
