@@ -190,18 +190,7 @@ def test_a_hanging_transaction_is_told_as_such_and_ended_by_the_command_shown(ca
         asked = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
         made = client.call(asked, 4, InitProducerIdResponse)
         assert made.error_code == 0
-        batch = build_batch(
-            [b"lost"],
-            base_timestamp_ms=1_700_000_000_000,
-            producer_id=made.producer_id,
-            producer_epoch=made.producer_epoch,
-            base_sequence=0,
-            transactional=True,
-        )
-        request = produce_request(name, 0, batch)
-        request.transactional_id = name
-        written = client.call(request, 9, ProduceResponse).responses[0].partition_responses[0]
-        assert written.error_code == 0
+    write_without_joining(semel, name, made.producer_id, made.producer_epoch)
     told = semel("txn", "why-stuck", f"{name}/0")
     (one,) = semel("txn", "why-stuck", f"{name}/0", "--json").document[0]["transactions"]
     assert one["hangs"]
@@ -210,3 +199,56 @@ def test_a_hanging_transaction_is_told_as_such_and_ended_by_the_command_shown(ca
     assert command[2:6] == ["--hanging", f"{name}/0", "--producer-id", str(made.producer_id)]
     assert semel(*command[:-2]).out.endswith("open since offset 2\n")
     assert "nothing is stuck" in semel("txn", "why-stuck", f"{name}/0").out
+
+
+@pytest.mark.parametrize("flavour", ["semel"], indirect=True, scope="module")
+def test_a_hanging_transaction_that_may_be_committed_is_not_aborted_but_shown(careless: Semel, unique: Unique) -> None:
+    semel, name = careless, unique("hanging")
+    semel("produce", name, "x", "--transactional-id", name)
+    (known,) = semel("txn", "describe", name, "--json").document
+    assert known["state"] == "CompleteCommit"
+    producer_id = known["producer_id"]
+    write_without_joining(semel, name, producer_id, known["producer_epoch"])
+    told = semel("txn", "why-stuck", f"{name}/0")
+    assert "its coordinator has committed the last transaction of this producer" in told.out
+    (one,) = semel("txn", "why-stuck", f"{name}/0", "--json").document[0]["transactions"]
+    assert one["hangs"]
+    place = ("--hanging", f"{name}/0", "--producer-id", str(producer_id))
+    refused = semel("txn", "abort", *place, code=Exit.FAILED)
+    assert "an abort loses what was acknowledged" in refused.err
+    _, *command = shlex.split(one["command"])
+    assert command[:6] == ["txn", "commit", *place]
+    assert semel(*command[:-2]).out.startswith(f"committed the transaction of producer {producer_id} in {name}/0")
+    assert [line.split()[-1] for line in semel("consume", name, "--isolation", "committed").lines] == ["x", "lost"]
+    semel("txn", "commit", *place, code=Exit.NOT_FOUND)
+
+
+@pytest.mark.parametrize("flavour", ["semel"], indirect=True, scope="module")
+def test_only_what_a_coordinator_has_committed_is_committed_by_hand(careless: Semel, unique: Unique) -> None:
+    semel, name = careless, unique("hanging")
+    semel("produce", name, "x", "--transactional-id", name)
+    (known,) = semel("txn", "describe", name, "--json").document
+    place = ("--hanging", f"{name}/0", "--producer-id", str(known["producer_id"]))
+    write_without_joining(semel, name, known["producer_id"], known["producer_epoch"] + 1)
+    assert (
+        "no coordinator has committed the transaction of producer"
+        in semel("txn", "commit", *place, code=Exit.FAILED).err
+    )
+    assert semel("txn", "abort", *place).out.startswith("aborted the transaction")
+
+
+def write_without_joining(semel: Semel, name: str, producer_id: int, producer_epoch: int) -> None:
+    """A transactional batch that no coordinator was told of."""
+    batch = build_batch(
+        [b"lost"],
+        base_timestamp_ms=1_700_000_000_000,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=0,
+        transactional=True,
+    )
+    request = produce_request(name, 0, batch)
+    request.transactional_id = name
+    with RawClient(int(semel.address.rpartition(":")[2])) as client:
+        written = client.call(request, 9, ProduceResponse).responses[0].partition_responses[0]
+    assert written.error_code == 0

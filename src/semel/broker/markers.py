@@ -1,13 +1,24 @@
-"""Where markers go on a cluster of one: into the partitions of this node, or into the shard that owns the partition."""
+"""Where markers go on a cluster of one: into the partitions of this node, or into the shard that owns the partition.
+
+It is also what a leader does with markers that come over the wire. A coordinator epoch is a leader epoch of a partition
+of `__transaction_state`, so one that the committed metadata does not know is either made up or of a coordinator that
+has learned of its election before this node did. It is sent away to come again, and leaves no trace: taken, it would
+fence the coordinator that this node knows.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
 
-from semel.coordinator.topic_names import OFFSETS_TOPIC
+from semel.coordinator.group.state import GroupState
+from semel.coordinator.shard import Shard
+from semel.coordinator.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from semel.log.errors import Refused
 from semel.log.types import Epoch, ProducerId
 from semel.records.control import ControlType
+from semel.replication.partition import Partition
+from semel.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -16,6 +27,11 @@ if TYPE_CHECKING:
 class LocalMarkers:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+
+    def topic_id(self, partition: tuple[str, int]) -> bytes | None:
+        """The id of the partition's topic in the committed metadata; None when there is no such partition."""
+        topic = self._broker.image.topics.get(partition[0])
+        return topic.topic_id if topic is not None and partition[1] in topic.partitions else None
 
     def write_marker(
         self,
@@ -29,12 +45,39 @@ class LocalMarkers:
         """Writes it; raises Refused. None when it is durable, otherwise a future of it."""
         topic, index = partition
         target = self._broker.topics.partition(topic, index)
+        if not self._is_known(coordinator_epoch, target, producer_id):
+            raise Refused(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"coordinator epoch {coordinator_epoch} is higher than any leader epoch of {TRANSACTIONS_TOPIC} "
+                "that this node knows",
+            )
         if topic == OFFSETS_TOPIC:
             # The group coordinator applies or drops the offsets of the transaction with the marker.
-            shard = self._broker.groups.shards.at(index)
-            offset = shard.append_marker(kind, producer_id, epoch, coordinator_epoch, bumps_epoch=bumps_epoch)
+            offset = self._offsets_shard(index).append_marker(
+                kind, producer_id, epoch, coordinator_epoch, bumps_epoch=bumps_epoch
+            )
         else:
             offset = target.append_marker(
                 kind, producer_id, epoch, coordinator_epoch, bumps_epoch=bumps_epoch
             ).last_offset
         return target.when_committed(offset)
+
+    def _is_known(self, coordinator_epoch: Epoch, target: Partition, producer_id: ProducerId) -> bool:
+        """Epoch 0 is the first of every partition. What the producer's state has here already is no news: with it an
+        administrator ends what was left by a coordinator of another cluster."""
+        if coordinator_epoch <= 0:
+            return True
+        topic = self._broker.image.topics.get(TRANSACTIONS_TOPIC)
+        if topic is not None and any(coordinator_epoch <= one.leader_epoch for one in topic.partitions.values()):
+            return True
+        entry = target.log.producers.entry(producer_id)
+        return entry is not None and coordinator_epoch <= entry.coordinator_epoch
+
+    def _offsets_shard(self, index: int) -> Shard[GroupState]:
+        """A shard that is being loaded is for a coordinator of transactions a leader that is not there yet."""
+        try:
+            return self._broker.groups.shards.at(index)
+        except Refused as refusal:
+            if refusal.code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                raise
+            raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, refusal.text) from refusal

@@ -37,6 +37,13 @@ examples:
   semel txn abort till
   semel txn abort --hanging payments/0 --producer-id 1000
 """
+_COMMIT = """A transaction can hang in a partition although its coordinator has committed it: then its records were
+acknowledged, and the commit marker is what is missing. The command is refused where the coordinator has not committed
+the last transaction of the producer. semel txn why-stuck shows it, where it fits.
+
+example:
+  semel txn commit --hanging payments/0 --producer-id 1000
+"""
 _WHY_STUCK = """examples:
   semel txn why-stuck payments/0
   semel txn why-stuck payments --json
@@ -74,6 +81,24 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     abort.add_argument("--producer-id", type=at_least_zero, metavar="N", help="whose it is, with --hanging")
     abort.set_defaults(run=_abort)
 
+    abort.add_argument(
+        "--even-if-committed",
+        action="store_true",
+        help="with --hanging, although the coordinator has committed the producer's last transaction",
+    )
+
+    commit = actions.add_parser(
+        "commit",
+        help="show the records of a committed transaction that hangs",
+        description="Show the records of a committed transaction that hangs.",
+        epilog=_COMMIT,
+    )
+    commit.add_argument(
+        "--hanging", type=place, required=True, metavar="TOPIC/PARTITION", help="the partition where it hangs"
+    )
+    commit.add_argument("--producer-id", type=at_least_zero, required=True, metavar="N", help="whose it is")
+    commit.set_defaults(run=_commit)
+
     stuck = actions.add_parser(
         "why-stuck",
         help="who holds readers of committed records back",
@@ -84,7 +109,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     stuck.add_argument("places", nargs="+", type=place, metavar="TOPIC/PARTITION", help="or TOPIC, for all of its")
     stuck.set_defaults(run=_why_stuck)
 
-    for action in (listing, describe, abort, stuck):
+    for action in (listing, describe, abort, commit, stuck):
         add_output_arguments(action)
         add_connection_arguments(action)
 
@@ -93,6 +118,12 @@ def _abort(options: argparse.Namespace) -> int:
     from semel.cli.txn_abort import abort
 
     return run(abort(options, Output.of(options)))
+
+
+def _commit(options: argparse.Namespace) -> int:
+    from semel.cli.txn_abort import commit
+
+    return run(commit(options, Output.of(options)))
 
 
 def _why_stuck(options: argparse.Namespace) -> int:

@@ -24,6 +24,7 @@ from semel.wire.primitives import coordinator_partition
 
 OFFSETS_TOPIC = "__consumer_offsets"
 _ENDING = (PREPARE_COMMIT, PREPARE_ABORT)
+_WAIT = "look again in a moment; if it stays so, the log of the coordinator's node says what refuses the marker"
 
 
 async def why_stuck(options: argparse.Namespace, output: Output, *, now_ms: int) -> int:
@@ -80,20 +81,23 @@ async def _document(admin: Admin, one: OpenTransaction, options: argparse.Namesp
         "idle_ms": max(now_ms - one.producer.last_timestamp_ms, 0) if one.producer.last_timestamp_ms >= 0 else None,
         "timeout_ms": None if transaction is None else transaction.timeout_ms,
         "hangs": one.is_hanging,
+        "may_be_committed": one.may_be_committed,
         "clients": await _clients(admin, one),
         "command": _command(one, options),
     }
 
 
 def _command(one: OpenTransaction, options: argparse.Namespace) -> str | None:
+    """None where the coordinator has decided: nobody can end it otherwise, and nobody should."""
     if one.transaction is not None and one.transaction.state in _ENDING and not one.is_hanging:
         return None
     if one.is_hanging or one.transactional_id is None:
+        verb = "commit" if one.may_be_committed else "abort"
         place = f"{one.partition.topic}/{one.partition.partition}"
-        what = f"--hanging {place} --producer-id {one.producer.producer_id}"
+        what = f"{verb} --hanging {place} --producer-id {one.producer.producer_id}"
     else:
-        what = shlex.quote(one.transactional_id)
-    return f"semel txn abort {what}{shown_options(options)}"
+        what = f"abort {shlex.quote(one.transactional_id)}"
+    return f"semel txn {what}{shown_options(options)}"
 
 
 async def _clients(admin: Admin, one: OpenTransaction) -> list[dict[str, str]]:
@@ -155,7 +159,7 @@ def _show_one(output: Output, one: dict[str, Any]) -> None:
             ("last write", _last_write(one)),
             ("client", _client_text(one)),
             ("ends by itself", _prospect(one)),
-            ("to end it now", Cell(one["command"], "green") if one["command"] else "look again in a moment"),
+            ("to end it now", Cell(one["command"], "green") if one["command"] else _WAIT),
         ],
         indent="  ",
     )
@@ -181,10 +185,18 @@ def _client_text(one: dict[str, Any]) -> str:
 
 
 def _prospect(one: dict[str, Any]) -> str:
+    if one["may_be_committed"]:
+        return (
+            "never: its coordinator has committed the last transaction of this producer. If these records are part of "
+            "it, an abort loses what was acknowledged"
+        )
     if one["hangs"]:
         return "never: no coordinator will end it here"
     if one["state"] in _ENDING:
-        return "now: its coordinator is writing the markers"
+        end = "commit" if one["state"] == PREPARE_COMMIT else "abort"
+        return (
+            f"now: its coordinator has decided to {end} it and is writing the markers until every partition has its own"
+        )
     if one["state"] != ONGOING or one["age_ms"] is None:
         return "its coordinator decides"
     left_ms = one["timeout_ms"] - one["age_ms"]

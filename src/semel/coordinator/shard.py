@@ -58,14 +58,17 @@ class Shard(Generic[S]):
 
     def __init__(self, partition: Partition, state: S, clock: Clock, codec: int = 0) -> None:
         self.partition = partition
+        # The coordinator epoch: the leader epoch of the partition when it was loaded.
+        self.epoch: Epoch = partition.leader_epoch
         self.state = state
         self._clock = clock
         self._codec = codec
 
     @property
-    def epoch(self) -> Epoch:
-        """The coordinator epoch: the leader epoch of the partition."""
-        return self.partition.leader_epoch
+    def is_current(self) -> bool:
+        """Whether this node has led the partition ever since it was loaded. If not, another coordinator may have
+        written to it meanwhile: what is known here may be old."""
+        return not self.partition.is_closed and self.partition.leader_epoch == self.epoch
 
     def append(self, entries: Iterable[Entry], *, producer: tuple[ProducerId, Epoch] | None = None) -> None:
         """Writes one decision as one batch and replays it. `producer` makes it part of that producer's transaction."""
@@ -142,7 +145,7 @@ class Shards(Generic[S]):
 
     def at(self, index: int) -> Shard[S]:
         shard = self._loaded.get(index)
-        if shard is not None and not shard.partition.is_closed:
+        if shard is not None and shard.is_current:
             return shard
         partition = self._partition(self.topic, index)
         if index in self._unreadable and self._unreadable[index][0] is partition:

@@ -16,6 +16,7 @@ class Admin(Face[asynchronous.Admin]):
         await self._core.close()
 
     abort_transaction = blocking(asynchronous.Admin.abort_transaction)
+    commit_transaction = blocking(asynchronous.Admin.commit_transaction)
     alter_client_quotas = blocking(asynchronous.Admin.alter_client_quotas)
     alter_configs = blocking(asynchronous.Admin.alter_configs)
     alter_group_offsets = blocking(asynchronous.Admin.alter_group_offsets)

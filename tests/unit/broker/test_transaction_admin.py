@@ -154,10 +154,10 @@ async def test_a_marker_of_an_older_epoch_or_coordinator_is_refused(node: Node) 
     assert await producer.add(0) == 0
     assert await producer.write(b"b") == 0
     assert await write_marker(client, end_marker(producer, -1)) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
-    marker = end_marker(producer, 100)
+    marker = end_marker(producer, 0)
     marker.producer_epoch -= 1
     assert await write_marker(client, marker) == ErrorCode.INVALID_PRODUCER_EPOCH
-    marker = end_marker(producer, 100)
+    marker = end_marker(producer, 0)
     marker.transaction_version = 2
     assert await write_marker(client, marker, 2) == ErrorCode.INVALID_PRODUCER_EPOCH, "it does not raise the epoch"
     marker.topics = [WritableTxnMarkerTopic(name="nowhere", partition_indexes=[0])]

@@ -26,6 +26,7 @@ ONE: dict[str, Any] = {
     "idle_ms": 5_000,
     "timeout_ms": 60_000,
     "hangs": False,
+    "may_be_committed": False,
     "clients": [],
     "command": "semel txn abort till",
 }
@@ -48,8 +49,10 @@ def told(*transactions: dict[str, Any], stable: int = 12, end: int = 20) -> str:
     [
         ({}, "in 20 s: its time is over 1 min after it began, and the broker aborts it"),
         ({"age_ms": 61_000}, "at any moment: its time is over 1 min after it began"),
-        ({"state": "PrepareCommit", "command": None}, "now: its coordinator is writing the markers"),
-        ({"state": "PrepareAbort", "command": None}, "look again in a moment"),
+        ({"state": "PrepareCommit", "command": None}, "now: its coordinator has decided to commit it"),
+        ({"state": "PrepareAbort", "command": None}, "now: its coordinator has decided to abort it"),
+        ({"state": "PrepareAbort", "command": None}, "look again in a moment; if it stays so, the log of"),
+        ({"hangs": True, "may_be_committed": True, "state": "CompleteCommit"}, "an abort loses what was acknowledged"),
         ({"hangs": True, "transactional_id": None, "state": None}, "never: no coordinator will end it here"),
         ({"hangs": True, "transactional_id": None, "state": None}, "none that a coordinator knows"),
         ({"state": "Ongoing", "age_ms": None, "started_ms": None}, "its coordinator decides"),
@@ -70,12 +73,16 @@ def test_nothing_stuck_is_told_from_what_has_just_ended() -> None:
 # -- the command that ends it
 
 
-def opened(state: str | None, *, in_partition: bool = True, name: str = "till") -> OpenTransaction:
+def opened(
+    state: str | None, *, in_partition: bool = True, name: str = "till", coordinator_epoch: int = 2
+) -> OpenTransaction:
     producer = ProducerState(7, 2, 0, 1_700_000_000_000, None, 12)
     if state is None:
         return OpenTransaction(PLACE, producer, None)
     places = frozenset({PLACE}) if in_partition else frozenset()
-    return OpenTransaction(PLACE, producer, TransactionDescription(name, state, 7, 2, 60_000, 0, places, 1))
+    return OpenTransaction(
+        PLACE, producer, TransactionDescription(name, state, 7, coordinator_epoch, 60_000, 0, places, 1)
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,13 +93,36 @@ def opened(state: str | None, *, in_partition: bool = True, name: str = "till") 
         (opened("Ongoing", in_partition=False), "semel txn abort --hanging payments/0 --producer-id 7 --context prod"),
         (opened(None), "semel txn abort --hanging payments/0 --producer-id 7 --context prod"),
         (
+            opened("CompleteAbort", in_partition=False),
+            "semel txn abort --hanging payments/0 --producer-id 7 --context prod",
+        ),
+        (
             opened("CompleteCommit", in_partition=False),
+            "semel txn commit --hanging payments/0 --producer-id 7 --context prod",
+        ),
+        (
+            opened("CompleteCommit", in_partition=False, coordinator_epoch=3),
+            "semel txn commit --hanging payments/0 --producer-id 7 --context prod",
+        ),
+        (
+            opened("CompleteCommit", in_partition=False, coordinator_epoch=4),
             "semel txn abort --hanging payments/0 --producer-id 7 --context prod",
         ),
         (opened("PrepareCommit"), None),
         (opened("PrepareAbort"), None),
     ],
-    ids=["open", "quoted", "not in this partition", "unknown", "ended elsewhere", "committing", "aborting"],
+    ids=[
+        "open",
+        "quoted",
+        "not in this partition",
+        "unknown",
+        "aborted",
+        "committed",
+        "committed and raised",
+        "committed later",
+        "committing",
+        "aborting",
+    ],
 )
 def test_the_command_fits_what_is_open(one: OpenTransaction, command: str | None) -> None:
     options = parser_for("txn").parse_args(["txn", "why-stuck", "payments/0", "--context", "prod"])

@@ -1,6 +1,7 @@
 """AddPartitionsToTxn (24), versions 0-5: partitions join a transaction of the first generation before they are written.
 
-From version 4 on it is for brokers: many transactions in one request, added or only verified.
+From version 4 on it is for brokers: many transactions in one request, added or only verified. Clients name offsets by
+AddOffsetsToTxn, never by the topic that keeps them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from semel.broker.authoriser import Operation, ResourceType
 from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
 from semel.broker.handlers.transaction_errors import code_for
+from semel.coordinator.topic_names import INTERNAL_TOPICS, TRANSACTIONS_TOPIC
 from semel.coordinator.txn.decisions import Identity
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
@@ -96,6 +98,8 @@ def _bad_partitions(broker: Broker, partitions: list[tuple[str, int]], context: 
     for topic, index in partitions:
         try:
             context.authorise_topic(Operation.WRITE, topic)
+            if topic == TRANSACTIONS_TOPIC or (topic in INTERNAL_TOPICS and context.version < _BATCHED_SINCE):
+                raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{topic} is written by its coordinator only")
             broker.topics.partition(topic, index)
         except Refused as refusal:
             bad[topic, index] = refusal.code

@@ -153,6 +153,18 @@ class OpenTransaction:
         """No coordinator will ever end it here: readers of committed records stop at it until somebody aborts it."""
         return self.transaction is None or self.partition not in self.transaction.partitions
 
+    @property
+    def may_be_committed(self) -> bool:
+        """It hangs, and the last transaction of its producer was committed: perhaps this one, whose marker never came.
+        The second generation raises the epoch with the end, the first keeps it."""
+        known = self.transaction
+        return (
+            known is not None
+            and self.is_hanging
+            and known.state == COMPLETE_COMMIT
+            and self.producer.producer_epoch in (known.producer_epoch, known.producer_epoch - 1)
+        )
+
 
 OpenTransactions = Mapping[TopicPartition, tuple[OpenTransaction, ...]]
 """By partition, oldest first: the first one holds the last stable offset back."""

@@ -106,21 +106,29 @@ class ProducersPart(TransactionsPart):
         A marker is not written twice on suspicion: after an answer that was lost, the partition is asked first whether
         this transaction is still open. A later one of the same producer is left alone.
         """
+        await self._end_transaction(partition, producer, is_commit=False)
+
+    async def commit_transaction(self, partition: TopicPartition, producer: ProducerState) -> None:
+        """As `abort_transaction`, with a commit marker: for a transaction that hangs although its coordinator has
+        committed it (`OpenTransaction.may_be_committed`)."""
+        await self._end_transaction(partition, producer, is_commit=True)
+
+    async def _end_transaction(self, partition: TopicPartition, producer: ProducerState, *, is_commit: bool) -> None:
+        verb = "commit" if is_commit else "abort"
         if producer.transaction_start is None:
             raise BadSetting(
-                f"abort_transaction: producer {producer.producer_id} has no open transaction in {partition}"
+                f"{verb}_transaction: producer {producer.producer_id} has no open transaction in {partition}"
             )
         place = TopicPartition(*partition)
-        sheet: Sheet[TopicPartition, None] = Sheet(
-            [place], lambda place: f"aborting the transaction of producer {producer.producer_id} in {place}", final=()
-        )
+        doing = f"{'committing' if is_commit else 'aborting'} the transaction of producer {producer.producer_id}"
+        sheet: Sheet[TopicPartition, None] = Sheet([place], lambda place: f"{doing} in {place}", final=())
         epoch = producer.coordinator_epoch
         request = WriteTxnMarkersRequest(
             markers=[
                 WritableTxnMarker(
                     producer_id=producer.producer_id,
                     producer_epoch=producer.producer_epoch,
-                    transaction_result=False,
+                    transaction_result=is_commit,
                     coordinator_epoch=_NEVER_ENDED if epoch is None else epoch,
                     topics=[WritableTxnMarkerTopic(name=place.topic, partition_indexes=[place.partition])],
                 )

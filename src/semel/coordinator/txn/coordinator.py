@@ -34,7 +34,7 @@ from semel.coordinator.txn.state import TransactionState
 from semel.coordinator.txn.transactions import TopicPartition, Transaction, Transactions, entry, tombstone
 from semel.host.api import Clock
 from semel.log.errors import Refused
-from semel.log.types import ProducerId
+from semel.log.types import Epoch, ProducerId
 from semel.replication.partition import Partition
 from semel.wire.errors import ErrorCode
 
@@ -58,7 +58,7 @@ class TransactionCoordinator:
         self.shards: Shards[Transactions] = Shards(
             TRANSACTIONS_TOPIC, partition, count, Transactions, clock, self._loaded
         )
-        self._markers = MarkerWriter(sink, self._marked)
+        self._markers = MarkerWriter(sink, self._marked, self._coordinates)
         self._next_producer_id = next_producer_id
         self._clock = clock
         self._config = config
@@ -270,6 +270,14 @@ class TransactionCoordinator:
             raise StillEnding(transactional_id)
 
     # -- upkeep
+
+    def _coordinates(self, transactional_id: str, epoch: Epoch) -> bool:
+        """Whether this node still coordinates a transactional id, in this epoch. In a later one it has loaded the state
+        anew by now, and carries out what that says."""
+        try:
+            return self.shards.for_key(transactional_id).epoch == epoch
+        except Refused:
+            return False
 
     def _loaded(self, shard: Shard[Transactions]) -> None:
         """Decisions that were made before a crash are carried out after it."""
