@@ -7,7 +7,7 @@ here awaits between reading the image and writing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -233,9 +233,10 @@ class Controller:
         *,
         replaces: bool = False,
         validate_only: bool = False,
+        check: Callable[[Mapping[str, str]], None] | None = None,
     ) -> asyncio.Future[None] | None:
         """Changes settings one by one; with `replaces`, those that are not named go back to their defaults. None when
-        there is nothing to write."""
+        there is nothing to write. `check` may refuse what the resource would be set to."""
         scope = self._scope(resource_type, resource_name)
         _check_operations(operations)
         before = self.metadata.decided.config(resource_type, resource_name)
@@ -248,6 +249,8 @@ class Controller:
                 self._check_layers(resource_name, checked)
         except ConfigError as error:
             raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
+        if check is not None:
+            check(checked)
         records: list[MetadataRecord] = [
             ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=checked.get(name))
             for name in sorted({*before, *checked})

@@ -56,7 +56,7 @@ async def test_nodes_topics_and_leaders_in_every_version(node: Node, version: in
 async def test_all_topics_are_listed_for_whoever_asks_for_all(node: Node, version: int) -> None:
     client = await node.client()
     await client.create_topic("t")
-    await client.create_topic("__consumer_offsets")
+    await client.create_topic("__consumer_offsets", -1)
     request = MetadataRequest(topics=[] if version == 0 else None)
     response = await client.ask(request, version)
     assert set(codes(response)) == {"t", "__consumer_offsets"}

@@ -24,7 +24,6 @@ from semel.records.compression import Codec
 from semel.wire.errors import ErrorCode
 from semel.wire.primitives import coordinator_partition
 from semel.wire.spec.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from semel.wire.spec.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from semel.wire.spec.describe_groups import DescribeGroupsRequest
 from semel.wire.spec.find_coordinator import FindCoordinatorRequest
 from semel.wire.spec.heartbeat import HeartbeatRequest
@@ -91,13 +90,13 @@ async def test_many_commits_share_a_flush(node: Node) -> None:
 
 
 @simulated(settings=SETTINGS)
-async def test_when_the_offsets_topic_is_deleted_everyone_looks_for_the_coordinator_again(node: Node) -> None:
+async def test_when_the_offsets_topic_is_gone_everyone_looks_for_the_coordinator_again(node: Node) -> None:
     client, other = await ready(node), await node.client()
     joined = await member(client)
     first = await join(other)
     waiting = asyncio.ensure_future(join(other, member_id=first.member_id))
     await asyncio.sleep(0.1)
-    await client.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="__consumer_offsets")]))
+    await node.broker.controller.delete_topic(node.broker.image.topics["__consumer_offsets"])
     assert (await waiting).error_code == ErrorCode.NOT_COORDINATOR
     heartbeat = HeartbeatRequest(group_id=GROUP, member_id=joined.member_id, generation_id=1)
     assert (await client.ask(heartbeat)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE

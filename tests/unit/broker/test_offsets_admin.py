@@ -200,7 +200,7 @@ async def test_what_cannot_be_deleted_has_its_code(node: Node) -> None:
     client = await node.client()
     await client.create_topic("t")
     await client.create_topic("compacted", configs={"cleanup.policy": "compact"})
-    await client.create_topic("__consumer_offsets")
+    await client.create_topic("__consumer_offsets", -1)
     assert await delete_before(client, 0, topic="nobody") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
     assert await delete_before(client, 0, partition=9) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
     assert await delete_before(client, 0, topic="compacted") == (ErrorCode.POLICY_VIOLATION, -1)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 from semel.broker.authoriser import Operation
 from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
+from semel.broker.internal_topics import check_settings
 from semel.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from semel.coordinator.topic_names import INTERNAL_TOPICS
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
 
@@ -61,12 +64,18 @@ class Alterations:
                 operations,
                 replaces=replaces,
                 validate_only=self._validate_only,
+                check=self._check_of(resource),
             )
         except Refused as refusal:
             return refusal.code, refusal.text
         if committed is not None:
             self._waits_for.append(committed)
         return ErrorCode.NONE, None
+
+    def _check_of(self, resource: ConfigResource) -> Callable[[Mapping[str, str]], None] | None:
+        if resource.resource_type != TOPIC_RESOURCE or resource.resource_name not in INTERNAL_TOPICS:
+            return None
+        return partial(check_settings, self._broker, resource.resource_name)
 
     async def committed(self) -> None:
         if self._waits_for:

@@ -11,6 +11,7 @@ from collections import Counter
 from semel.broker.authoriser import Operation
 from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
+from semel.broker.internal_topics import refuse_if_internal
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.create_partitions import (
@@ -30,6 +31,7 @@ async def handle(broker: Broker, request: CreatePartitionsRequest, context: Requ
             if named[topic.name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} is named {named[topic.name]} times")
             context.authorise_topic(Operation.ALTER, topic.name)
+            refuse_if_internal(topic.name, "given more partitions: every group and transactional id would move")
             assignments = None if topic.assignments is None else [one.broker_ids for one in topic.assignments]
             committed = broker.controller.create_partitions(
                 topic.name, topic.count, assignments, validate_only=request.validate_only

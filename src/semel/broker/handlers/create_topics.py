@@ -11,6 +11,7 @@ from collections import Counter
 from semel.broker.authoriser import CLUSTER_NAME, Operation, ResourceType
 from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
+from semel.broker.internal_topics import as_made_here
 from semel.config import describe_topic
 from semel.controller.controller import CreatedTopic, NewTopic
 from semel.log.errors import Refused
@@ -35,7 +36,9 @@ async def handle(broker: Broker, request: CreateTopicsRequest, context: RequestC
                 raise Refused(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} is named {named[topic.name]} times")
             if not may_create_any:
                 context.authorise_topic(Operation.CREATE, topic.name)
-            created = broker.controller.create_topic(_wanted(topic), validate_only=request.validate_only)
+            created = broker.controller.create_topic(
+                as_made_here(broker, _wanted(topic)), validate_only=request.validate_only
+            )
         except Refused as refusal:
             results.append(CreatableTopicResult(name=topic.name, error_code=refusal.code, error_message=refusal.text))
             continue

@@ -9,6 +9,7 @@ from __future__ import annotations
 from semel.broker.authoriser import Operation
 from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
+from semel.broker.internal_topics import refuse_if_internal
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.delete_records import (
@@ -46,8 +47,7 @@ def _deleted(
     try:
         context.authorise_topic(Operation.DELETE, topic)
         partition = broker.topics.partition(topic, wanted.partition_index)
-        if broker.topics.by_name[topic].is_internal:
-            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"records of the internal topic {topic} stay")
+        refuse_if_internal(topic, "cut")
         result.low_watermark = partition.delete_before(wanted.offset)
     except Refused as refusal:
         result.error_code = refusal.code

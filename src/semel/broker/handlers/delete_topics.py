@@ -11,6 +11,7 @@ from collections import Counter
 from semel.broker.authoriser import Operation
 from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
+from semel.broker.internal_topics import refuse_if_internal
 from semel.controller.image import TopicState
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
@@ -39,6 +40,7 @@ async def handle(broker: Broker, request: DeleteTopicsRequest, context: RequestC
             _check_form(name, topic_id, times)
             topic = _authorised(broker, context, name, topic_id)
             result.name, result.topic_id = topic.name, topic.topic_id
+            refuse_if_internal(topic.name, "deleted")
             waits_for.append(broker.controller.delete_topic(topic))
         except Refused as refusal:
             result.error_code, result.error_message = _understood(refusal.code, context.version), refusal.text
