@@ -220,7 +220,7 @@ class TransactionalId(RuleBasedStateMachine):
         known = self.known
         assert known is not None
         self.now_ms = known.started_ms + known.timeout_ms
-        assert known.is_overdue(self.now_ms)
+        assert known.left_ms(self.now_ms) == 0
         self.append(ended_by_coordinator(known, self.now_ms, timed_out=True))
 
     @precondition(lambda self: self.known is not None)

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 
 from semel.config import BrokerConfig, TopicConfig
+from semel.host.aging import AgingClock
 from semel.host.api import Host, Lock
 from semel.log.checkpoints import (
     CLEANER_OFFSETS,
@@ -50,6 +51,7 @@ class LogStore:
         self._trouble = DiskTrouble()
         self.logs: dict[TopicPartition, Log] = {}
         self._lock: Lock | None = None
+        self._aging = AgingClock(host.clock)
         self._tasks: set[asyncio.Task[None]] = set()
         # Compaction, retention and settling of one log never overlap.
         self._upkeep: dict[TopicPartition, asyncio.Lock] = {}
@@ -368,8 +370,8 @@ class LogStore:
             await self.host.disk.replace_file(f"{self.root}/{CLEANER_OFFSETS}", data)
 
     async def expire_producers(self) -> None:
-        now_ms = self.host.clock.wall_ms()
         expiration_ms = self.config.int("producer.id.expiration.ms")
+        now_ms = self._aging.now_ms(expiration_ms)
         for log in list(self.logs.values()):
             log.producers.expire(now_ms, expiration_ms)
             await asyncio.sleep(0)

@@ -108,6 +108,10 @@ class Node:
         self.world.lose_power(BROKER)
         return await self.start()
 
+    def set_clock(self, by_ms: int) -> None:
+        """Forwards or, with a negative number, backwards: its wall clock, for this start and those that follow."""
+        self.world.clocks[BROKER].jump_wall(by_ms)
+
     def hold_flushes(self, for_ms: float = 60_000) -> None:
         self.disk.flush_latency_ms = (for_ms, for_ms)
 

@@ -290,6 +290,22 @@ async def test_the_answer_waits_for_all_its_partitions(node: Node) -> None:
 
 
 @simulated()
+async def test_no_producer_is_forgotten_because_the_wall_clock_was_set(node: Node) -> None:
+    """Its first batch, sent again, would be written twice."""
+    client = await node.client()
+    await client.create_topic("t", 1, {"retention.ms": "-1"})
+    batch = batch_of(b"x", producer_id=7)
+    assert (await client.produce("t", bytearray(batch))).base_offset == 0
+    node.set_clock(10 * 24 * 3_600_000)
+    await asyncio.sleep(1500)
+    client = await node.client()
+    assert (await client.produce("t", batch)).base_offset == 0
+    assert await client.values("t") == [b"x"]
+    await asyncio.sleep(25 * 3600)
+    assert not len(node.broker.topics.partition("t", 0).log.producers), "and in the end it is"
+
+
+@simulated()
 async def test_sequences_through_the_wire(node: Node) -> None:
     client = await node.client()
     await client.create_topic("t")

@@ -287,3 +287,73 @@ async def test_a_transaction_timeout_is_bounded(node: Node, timeout_ms: int) -> 
     assert await producer.init(timeout_ms=timeout_ms) == ErrorCode.INVALID_TRANSACTION_TIMEOUT
     assert await producer.init(timeout_ms=900_000) == 0
     assert await producer.init(timeout_ms=1) == 0
+
+
+DAYS_10_MS = 10 * 24 * 3_600_000
+
+
+@pytest.mark.parametrize("by_ms", [DAYS_10_MS, -DAYS_10_MS])
+@simulated()
+async def test_a_wall_clock_that_is_set_neither_shortens_nor_lengthens_a_transaction(node: Node, by_ms: int) -> None:
+    client = await with_transactions(node)
+    producer = await started(client, V1, timeout_ms=60_000)
+    assert await producer.add(0) == 0
+    assert await producer.write(b"too slow") == 0
+    node.set_clock(by_ms)
+    await asyncio.sleep(45)
+    assert known(node).state == TransactionState.ONGOING
+    await asyncio.sleep(26)
+    assert known(node).state == TransactionState.COMPLETE_ABORT
+    assert not coordinator(node)._deadlines_ms
+
+
+@simulated()
+async def test_a_transaction_that_began_by_a_wrong_clock_does_not_hold_readers_for_longer_than_its_time(
+    node: Node,
+) -> None:
+    """It survives a restart, after which only wall clocks tell what has passed: ten days less than nothing."""
+    node.set_clock(DAYS_10_MS)
+    client = await with_transactions(node)
+    producer = await started(client, V1, timeout_ms=60_000)
+    assert await producer.add(0) == 0
+    assert await producer.write(b"too slow") == 0
+    node.set_clock(-DAYS_10_MS)
+    await node.killed_and_started()
+    await asyncio.sleep(45)
+    assert known(node).state == TransactionState.ONGOING
+    await asyncio.sleep(26)
+    assert known(node).state == TransactionState.COMPLETE_ABORT
+
+
+@simulated()
+async def test_what_has_passed_before_a_restart_counts(node: Node) -> None:
+    client = await with_transactions(node)
+    producer = await started(client, V1, timeout_ms=60_000)
+    assert await producer.add(0) == 0
+    await asyncio.sleep(50)
+    await node.killed_and_started()
+    await asyncio.sleep(21)
+    assert known(node).state == TransactionState.COMPLETE_ABORT
+
+
+@simulated()
+async def test_the_next_transaction_has_its_whole_time(node: Node) -> None:
+    client = await with_transactions(node)
+    producer = await started(client, V1, timeout_ms=60_000)
+    for _ in range(3):
+        assert await producer.add(0) == 0
+        await asyncio.sleep(40)
+        assert await producer.commit() == 0
+    assert not coordinator(node)._deadlines_ms
+
+
+@simulated(settings={"transactional.id.expiration.ms": "7200000"})
+async def test_no_id_expires_because_the_wall_clock_was_set(node: Node) -> None:
+    client = await with_transactions(node)
+    await (await started(client, V1)).transaction(b"a")
+    await asyncio.sleep(1)
+    node.set_clock(DAYS_10_MS)
+    await asyncio.sleep(3600 + 60)
+    assert ID in coordinator(node).shards.for_key(ID).state.by_id
+    await asyncio.sleep(3 * 3600)
+    assert ID not in coordinator(node).shards.for_key(ID).state.by_id

@@ -13,6 +13,7 @@ from semel.coordinator.group.records import offset_entry
 from semel.coordinator.group.state import NO_EXPIRY, CommittedOffset, GroupState
 from semel.coordinator.group.subscriptions import CONSUMER_PROTOCOL
 from semel.coordinator.shard import Entry, Shard
+from semel.host.aging import AgingClock
 from semel.host.api import Clock
 from semel.log.errors import Refused
 from semel.log.types import Epoch, Offset, ProducerId
@@ -53,6 +54,7 @@ class GroupOffsets:
         self._rebalance = rebalance
         self._config = config
         self._clock = clock
+        self._aging = AgingClock(clock)
 
     # -- committing
 
@@ -238,7 +240,8 @@ class GroupOffsets:
         group = self._rebalance.groups.get(group_id)
         if group is not None and not self._may_expire(group):
             return [], False
-        now_ms, retention_ms = self._clock.wall_ms(), self._config().int("offsets.retention.minutes") * 60_000
+        retention_ms = self._config().int("offsets.retention.minutes") * 60_000
+        now_ms = self._aging.now_ms(retention_ms)
         # Offsets of a group that had members are kept from the moment it lost the last of them.
         since_ms = group.since_ms if group is not None and group.state is _S.EMPTY and group.protocol_type else None
         entries: list[Entry] = []

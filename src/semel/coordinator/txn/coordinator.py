@@ -32,6 +32,7 @@ from semel.coordinator.txn.decisions import (
 from semel.coordinator.txn.markers import MarkerSink, MarkerWriter
 from semel.coordinator.txn.state import TransactionState
 from semel.coordinator.txn.transactions import TopicPartition, Transaction, Transactions, entry, tombstone
+from semel.host.aging import AgingClock
 from semel.host.api import Clock
 from semel.log.errors import Refused
 from semel.log.types import Epoch, ProducerId
@@ -64,6 +65,9 @@ class TransactionCoordinator:
         self._config = config
         # Who waits for a transaction to be ended: woken by its last marker.
         self._endings: dict[str, asyncio.Future[None]] = {}
+        # Until when each open transaction may last. By the monotonic clock: the wall clock may jump meanwhile.
+        self._deadlines_ms: dict[str, int] = {}
+        self._aging = AgingClock(clock)
         # The newest connection that spoke for a producer of the first generation; see `_check_connection`.
         self._connections: dict[str, int] = {}
         # The same for offsets, which may go over another one: to the coordinator of the group.
@@ -178,8 +182,11 @@ class TransactionCoordinator:
         _check_connection(self._connections, known, transactional_id, claimed, connection)
         now_ms = self._clock.wall_ms()
         after = with_partitions(known, transactional_id, claimed, partitions, client_version, now_ms)
-        if after is not None:
-            _append(shard, after)
+        if after is None:
+            return
+        _append(shard, after)
+        if known is None or known.state != TransactionState.ONGOING:
+            self._deadlines_ms[transactional_id] = self._clock.monotonic_ms() + after.timeout_ms
 
     def holds(self, transactional_id: str, claimed: Identity, partition: TopicPartition) -> bool:
         """Whether a partition is in the open transaction of this very producer (KIP-890: verified before a write).
@@ -248,6 +255,7 @@ class TransactionCoordinator:
     def _prepare(self, shard: Shard[Transactions], prepared: Transaction) -> None:
         """Appends the decision, and sees to its markers once it is durable."""
         _append(shard, prepared)
+        self._deadlines_ms.pop(prepared.transactional_id, None)
         self._markers.start(prepared, shard.epoch, shard.when_committed())
 
     def _marked(self, transactional_id: str) -> None:
@@ -274,16 +282,23 @@ class TransactionCoordinator:
     def _coordinates(self, transactional_id: str, epoch: Epoch) -> bool:
         """Whether this node still coordinates a transactional id, in this epoch. In a later one it has loaded the state
         anew by now, and carries out what that says."""
+        shard = self._shard_here(transactional_id)
+        return shard is not None and shard.epoch == epoch
+
+    def _shard_here(self, transactional_id: str) -> Shard[Transactions] | None:
         try:
-            return self.shards.for_key(transactional_id).epoch == epoch
+            return self.shards.for_key(transactional_id)
         except Refused:
-            return False
+            return None
 
     def _loaded(self, shard: Shard[Transactions]) -> None:
-        """Decisions that were made before a crash are carried out after it."""
+        """Decisions that were made before a crash are carried out after it, and what is open has its time."""
         for transaction in shard.state.by_id.values():
             if transaction.state.is_prepared:
                 self._markers.carry_on(transaction, shard.epoch, shard.when_committed())
+            elif transaction.state == TransactionState.ONGOING:
+                left_ms = transaction.left_ms(self._clock.wall_ms())
+                self._deadlines_ms[transaction.transactional_id] = self._clock.monotonic_ms() + left_ms
 
     def start_upkeep(self) -> None:
         config = self._config()
@@ -295,21 +310,26 @@ class TransactionCoordinator:
 
     def abort_overdue(self) -> None:
         """Every transaction ends: one that takes longer than it may is aborted."""
-        now_ms = self._clock.wall_ms()
-        for shard in self.shards.loaded():
-            for transaction in list(shard.state.by_id.values()):
-                if transaction.is_overdue(now_ms):
-                    logger.warning(
-                        "aborting the transaction of %.100r: it took longer than %d ms",
-                        transaction.transactional_id,
-                        transaction.timeout_ms,
-                    )
-                    self._prepare(shard, ended_by_coordinator(transaction, now_ms, timed_out=True))
+        now_ms = self._clock.monotonic_ms()
+        overdue = [name for name, deadline_ms in self._deadlines_ms.items() if now_ms >= deadline_ms]
+        for transactional_id in overdue:
+            shard = self._shard_here(transactional_id)
+            transaction = None if shard is None else shard.state.by_id.get(transactional_id)
+            if shard is None or transaction is None or transaction.state != TransactionState.ONGOING:
+                # Its shard is not here, or is being loaded: whoever loads it sets the deadline anew.
+                self._deadlines_ms.pop(transactional_id, None)
+                continue
+            logger.warning(
+                "aborting the transaction of %.100r: it took longer than %d ms",
+                transactional_id,
+                transaction.timeout_ms,
+            )
+            self._prepare(shard, ended_by_coordinator(transaction, self._clock.wall_ms(), timed_out=True))
 
     def remove_expired(self) -> None:
         """Forgets transactional ids that nobody has used for a long time."""
-        now_ms = self._clock.wall_ms()
         expiration_ms = self._config().int("transactional.id.expiration.ms")
+        now_ms = self._aging.now_ms(expiration_ms)
         for shard in self.shards.loaded():
             expired = [
                 transaction.transactional_id

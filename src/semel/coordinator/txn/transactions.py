@@ -59,8 +59,10 @@ class Transaction(NamedTuple):
     def bumps_epoch(self) -> bool:
         return self.client_version >= 2
 
-    def is_overdue(self, now_ms: int) -> bool:
-        return self.state == TransactionState.ONGOING and now_ms - self.started_ms >= self.timeout_ms
+    def left_ms(self, wall_ms: int) -> int:
+        """How long it may still stay open, for whoever loads it: that knows only by wall clocks what has passed. They
+        jump, and differ from node to node; so it is no less than nothing, and no more than the whole time."""
+        return self.timeout_ms - min(max(wall_ms - self.started_ms, 0), self.timeout_ms)
 
 
 def entry(transaction: Transaction) -> Entry:

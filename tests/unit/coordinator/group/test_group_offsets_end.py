@@ -186,6 +186,19 @@ async def test_retention_and_its_check_follow_their_settings(world: World) -> No
     assert await world.fetched() is None
 
 
+@pytest.mark.parametrize("days", [10, -10])
+@in_world(offsets_retention_check_interval_ms="60000")
+async def test_no_offset_expires_because_the_wall_clock_was_set(world: World, days: int) -> None:
+    await world.commit(1)
+    world.clock.jump_wall(days * DAY_S * 1000)
+    await world.commit(2, partition=1)
+    await asyncio.sleep(WEEK_S - 3600)
+    assert (await world.fetched(), await world.fetched(partition=1)) == (1, 2)
+    await asyncio.sleep(2 * 3600)
+    assert await world.fetched(partition=1) is None
+    assert await world.fetched() == (None if days > 0 else 1), "what was stamped by a clock ahead stays longer"
+
+
 @in_world(offsets_retention_minutes="1", offsets_retention_check_interval_ms="1000")
 async def test_an_empty_group_without_offsets_goes_with_the_next_check(world: World) -> None:
     _, ids = await world.stable(1)
