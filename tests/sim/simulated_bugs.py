@@ -23,6 +23,7 @@ from semel.coordinator.group.consumer import ConsumerRequests
 from semel.coordinator.group.offsets import GroupOffsets
 from semel.coordinator.txn import coordinator
 from semel.coordinator.txn.coordinator import TransactionCoordinator
+from semel.coordinator.txn.state import TransactionState
 from semel.log import recovery
 from semel.log.log import Log
 from semel.replication.partition import Partition
@@ -101,6 +102,20 @@ def failed_flush_forgotten(stack: ExitStack) -> None:
     stack.enter_context(patch.object(recovery, "write_again", lambda file, position: None))
 
 
+def timed_out_by_wall_clock(stack: ExitStack) -> None:
+    """How long a transaction has been open is the difference of two wall clock times. (It was so.)"""
+
+    def by_wall_clock(self: TransactionCoordinator) -> None:
+        now_ms = self._clock.wall_ms()
+        for shard in self.shards.loaded():
+            for transaction in list(shard.state.by_id.values()):
+                is_open = transaction.state == TransactionState.ONGOING
+                if is_open and now_ms - transaction.started_ms >= transaction.timeout_ms:
+                    self._prepare(shard, coordinator.ended_by_coordinator(transaction, now_ms, timed_out=True))
+
+    stack.enter_context(patch.object(TransactionCoordinator, "abort_overdue", by_wall_clock))
+
+
 BUGS: dict[str, Callable[[ExitStack], None]] = {
     **planted_bugs.BUGS,
     "epoch not raised for a new instance": epoch_not_raised,
@@ -112,6 +127,7 @@ BUGS: dict[str, Callable[[ExitStack], None]] = {
     "failed flush forgotten at a start": failed_flush_forgotten,
     "checksums not looked at": checksums_ignored,
     "dead member never missed": dead_member_stays,
+    "transactions timed out by the wall clock": timed_out_by_wall_clock,
 }
 
 

@@ -6,10 +6,13 @@ import errno
 import logging
 from typing import Any, NamedTuple
 
+from semel.coordinator.txn.state import TransactionState
+from semel.coordinator.txn.transactions import Transaction
 from semel.log.errors import BrokenLog
 from semel.sim.history import Client, Finish, History, Outcome, Poll, Send, flat
 from semel.sim.world.afterwards import Logged, _check_acknowledged, _check_committed, _check_owners
 from semel.sim.world.findings import Findings
+from semel.sim.world.overdue import Overdue
 from semel.sim.world.watching import Complaints, Watch, is_of_the_disk
 
 PLACE = "records-0"
@@ -159,3 +162,43 @@ def test_who_waits_without_bound_is_seen() -> None:
     broker: Any = FakeBroker(partition)
     watch.follow(broker)
     assert kinds(findings) == {"queue without bound", "too many tasks"}
+
+
+def open_for(timeout_ms: int, transactional_id: str = "id") -> Transaction:
+    return Transaction(transactional_id, 7, 0, timeout_ms, TransactionState.ONGOING, started_ms=1)
+
+
+def test_a_transaction_that_is_open_for_longer_than_it_may_is_seen() -> None:
+    now_s, may_act = 100.0, True
+    findings = new_findings()
+    overdue = Overdue(findings, lambda: now_s, lambda: may_act)
+    transactions = [open_for(4000)]
+    for _ in range(110):
+        now_s += 0.05
+        overdue.look(transactions)
+    assert kinds(findings) == set(), "the coordinator looks twice a second"
+    for _ in range(5):
+        now_s += 0.05
+        overdue.look(transactions)
+    assert kinds(findings) == {"transaction overdue"}
+
+
+def test_the_time_in_which_the_node_could_do_nothing_does_not_count() -> None:
+    now_s, may_act = 100.0, True
+    findings = new_findings()
+    overdue = Overdue(findings, lambda: now_s, lambda: may_act)
+    for _ in range(3):
+        for able in (True, False, True):
+            now_s, may_act = now_s + 1.5, able
+            overdue.look([open_for(4000)])
+    assert kinds(findings) == set()
+    overdue.restarted()
+    for _ in range(3):
+        now_s += 1.5
+        overdue.look([open_for(4000)])
+    assert kinds(findings) == set(), "a start begins anew"
+    ended = open_for(4000)._replace(state=TransactionState.PREPARE_COMMIT)
+    for _ in range(5):
+        now_s += 1.5
+        overdue.look([ended])
+    assert kinds(findings) == set()

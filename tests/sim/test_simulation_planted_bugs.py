@@ -28,6 +28,7 @@ FOUND_BY: dict[str, tuple[int, ...]] = {
     "failed flush forgotten at a start": (7, 1340, 1392),
     "checksums not looked at": (28, 316, 682),
     "dead member never missed": (1, 2, 24),
+    "transactions timed out by the wall clock": (250, 429, 678),
 }
 HUNTS = bool(os.environ.get("SEMEL_SIM_HUNT"))
 MAX_SEEDS = 2000

@@ -155,6 +155,9 @@ class SimLoop(asyncio.BaseEventLoop):
         """As SIGSTOP: nothing of it runs, and what it has missed runs at once when it wakes up."""
         self._frozen.setdefault(owner, [])
 
+    def is_frozen(self, owner: str) -> bool:
+        return owner in self._frozen
+
     def thaw(self, owner: str) -> None:
         self._soon.extend(self._frozen.pop(owner, ()))
 

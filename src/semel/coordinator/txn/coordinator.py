@@ -152,7 +152,8 @@ class TransactionCoordinator:
         second_generation: bool,
         connection: int | None = None,
     ) -> None:
-        """The partitions are in the transaction, durably, before anything of it may be written to them."""
+        """The partitions are in the transaction, durably, before anything of it may be written to them. The caller has
+        found them in this node's committed metadata: a partition that is not there any more leaves without a marker."""
         added = frozenset(partitions)
         client_version = _SECOND_GENERATION if second_generation else _FIRST_GENERATION
         try:

@@ -80,6 +80,8 @@ UNSETTLED_SHARE = 0.04
 """Of the runs in which segments are compacted as soon as they may be, while the disk takes its time and loses power."""
 ROTTING_SHARE = 0.05
 """Of the runs in which bits flip in old segments, and are mended later."""
+LEAPING_SHARE = 0.04
+"""Of the runs in which the node's clock is set while transactions are open that their producers do not end in time."""
 GROUP_PATIENCE_S = 330.0
 """An answer to JoinGroup that a half-open connection has swallowed is waited for as long as a member may take to come
 back: `max.poll.interval.ms`, five minutes."""
@@ -133,8 +135,9 @@ CLIENTS = ("plain_producers", "transactors", "assigned_readers", "group_members"
 SIDE_TOPICS = "side_topics"
 
 NODE_SETTINGS = {
-    # Clocks jump by hours, apart from each other: records are not to be refused for that.
-    "log.message.timestamp.after.max.ms": "864000000",
+    # Clocks jump by hours and days, apart from each other: records are not to be refused or removed for that.
+    "log.message.timestamp.after.max.ms": "8640000000",
+    "log.retention.ms": "-1",
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.session.timeout.ms": "6000",
     "group.consumer.min.session.timeout.ms": "6000",
@@ -256,12 +259,29 @@ def _rotting(schedule: Schedule, random: random_module.Random) -> Schedule:
     return replace(schedule, seconds=seconds, load=load, settings=settings, strikes=_with(usual, strikes, random))
 
 
+def _leaping(schedule: Schedule, random: random_module.Random) -> Schedule:
+    """By days, there and often back, and the node may start in between."""
+    busy = {**dict.fromkeys(CLIENTS, 0), "transactors": random.choice([1, 2, 3]), "assigned_readers": 1}
+    load = replace(schedule.load, pause_s=(0.0, 0.3), transaction_timeout_ms=1_000, **busy)
+    seconds = round(random.uniform(6.0, 12.0), 2)
+    there, back = random.choice(
+        [(StrikeKind.CLOCK_FORWARD, StrikeKind.CLOCK_BACK), (StrikeKind.CLOCK_BACK, StrikeKind.CLOCK_FORWARD)]
+    )
+    leaps = [(there, random.uniform(0.1, 0.5)), (back, random.uniform(0.5, 0.9))][: random.choice([1, 2, 2])]
+    # Of the node, and by days.
+    by_days = tuple(Strike(0, kind, round(seconds * at, 3), 0.0, 0.0, 1) for kind, at in leaps)
+    others = random.sample([StrikeKind.KILL, StrikeKind.RESTART, StrikeKind.CLIENT_CRASH], random.choice([0, 1, 2]))
+    more = [(round(random.uniform(0.1, seconds), 3), kind, 0.1) for kind in others]
+    return replace(schedule, seconds=seconds, load=load, has_keys=False, strikes=_with(by_days, more, random))
+
+
 AIMS: tuple[tuple[float, Callable[[Schedule, random_module.Random], Schedule]], ...] = (
     (OVERTAKING_SHARE, _overtaking),
     (SLEEPING_SHARE, _sleeping),
     (UNWRITTEN_SHARE, _unwritten),
     (UNSETTLED_SHARE, _unsettled),
     (ROTTING_SHARE, _rotting),
+    (LEAPING_SHARE, _leaping),
 )
 
 
@@ -314,9 +334,9 @@ def _settings(random: random_module.Random) -> dict[str, str]:
             "log.cleaner.min.cleanable.ratio": random.choice(["0", "0.1", "0.5"]),
         }
     if random.random() < 0.2:
-        # Ids that nobody uses are forgotten: with a clock that jumps, also some that somebody will use.
+        # Ids that nobody uses are forgotten: also some that somebody will use again.
         settings |= {
-            "transactional.id.expiration.ms": "300000",
+            "transactional.id.expiration.ms": "2500",
             "transaction.remove.expired.transaction.cleanup.interval.ms": "500",
         }
     return settings

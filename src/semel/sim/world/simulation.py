@@ -26,6 +26,7 @@ from semel.sim.world.decay import check_served, flip_bits
 from semel.sim.world.doubling_weather import DoublingWeather
 from semel.sim.world.findings import Event, Findings, Violation
 from semel.sim.world.node import BROKER, CLEAN_REFUSALS, PORT, ROOT, SimulatedNode
+from semel.sim.world.overdue import Overdue
 from semel.sim.world.schedule import Schedule, StrikeKind
 from semel.sim.world.side_topics import SideTopics
 from semel.sim.world.strikes import Strikes
@@ -100,8 +101,9 @@ class _Simulation:
 
     async def _whole(self) -> None:
         schedule, findings = self.schedule, self.findings
-        watch = Watch(findings, self.loop.count_tasks)
-        node = SimulatedNode(self.world, schedule.settings, findings, watch.follow)
+        # The watch follows each start of the node, and asks it whether it can act.
+        node = SimulatedNode(self.world, schedule.settings, findings, lambda broker: watch.follow(broker))
+        watch = Watch(findings, self.loop.count_tasks, Overdue(findings, self.loop.time, lambda: self._may_act(node)))
         await node.open()
         looking = self.loop.create_task(watch.run())
         machines = Machines(self.world)
@@ -125,6 +127,9 @@ class _Simulation:
         watch.look()
         await asyncio.sleep(IDLE_S)
         await self._end(node, watch, crowd.topics)
+
+    def _may_act(self, node: SimulatedNode) -> bool:
+        return node.is_up and not node.may_fail and not self.loop.is_frozen(node.owner)
 
     async def _proxied(self, generation: int, weather: DoublingWeather, machines: Machines) -> str:
         name = f"proxy{generation}"

@@ -28,6 +28,8 @@ WHEN: tuple[When, ...] = ("before", "during", "after")
 SEND_WHEN: tuple[Literal["before", "after"], ...] = ("before", "after")
 FORWARD_MS = (900, 20_000, 600_000, 3 * 3_600_000)
 BACK_MS = (500, 10_000, 1_500_000)
+DAYS_MS = 10 * 24 * 3_600_000
+"""In one of four cases a clock jumps that far: further than whatever it is held against lasts."""
 DRIFT_PPM = (-50_000.0, 50_000.0)
 USUAL_LATENCY_MS = (0.1, 1.0)
 SLOW_LATENCY_MS = (5.0, 400.0)
@@ -323,7 +325,7 @@ class Strikes:
         name, clock = self._clock(strike)
         is_forward = strike.kind is StrikeKind.CLOCK_FORWARD
         choices = FORWARD_MS if is_forward else BACK_MS
-        by_ms = choices[int(strike.share * len(choices))]
+        by_ms = DAYS_MS if strike.pick // 64 % 4 == 0 else choices[int(strike.share * len(choices))]
         self._tell(strike, f"the clock of {name} jumps {'forward' if is_forward else 'back'} by {by_ms} ms")
         clock.jump_wall(by_ms if is_forward else -by_ms)
 

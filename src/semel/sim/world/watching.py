@@ -22,6 +22,7 @@ from semel.log.types import ProducerId
 from semel.replication.partition import Partition
 from semel.sim.power import PowerLost
 from semel.sim.world.findings import Findings
+from semel.sim.world.overdue import Overdue
 
 LOOK_S = 0.05
 WAITING_MAX = 300
@@ -36,10 +37,13 @@ def is_of_the_disk(error: BaseException | None) -> bool:
 
 
 class Watch:
-    """High watermarks and last stable offsets of every partition, over all starts of the node."""
+    """High watermarks and last stable offsets of every partition, and what is open, over all starts of the node."""
 
-    def __init__(self, findings: Findings, count_tasks: Callable[[], int] = lambda: 0) -> None:
+    def __init__(
+        self, findings: Findings, count_tasks: Callable[[], int] = lambda: 0, overdue: Overdue | None = None
+    ) -> None:
         self._findings = findings
+        self._overdue = overdue
         self._count_tasks = count_tasks
         self._seen: dict[tuple[bytes, int], tuple[int, int]] = {}
         self._watched: dict[tuple[bytes, int], Partition] = {}
@@ -49,6 +53,8 @@ class Watch:
         """A node has started: what it holds must not be behind what was seen before."""
         self._broker = broker
         self._watched.clear()
+        if self._overdue is not None:
+            self._overdue.restarted()
         self.look()
 
     def stop(self) -> None:
@@ -68,6 +74,8 @@ class Watch:
             return
         if self._count_tasks() > TASKS_MAX:
             self._findings.wrong("too many tasks", f"{self._count_tasks()} at once")
+        if self._overdue is not None:
+            self._overdue.look(self._broker.transactions.transactions())
         for partition in self._broker.topics.online():
             key = (partition.topic_id, partition.index)
             if self._watched.get(key) is not partition:
