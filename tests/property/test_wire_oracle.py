@@ -90,9 +90,9 @@ def assert_described_alike(cls: type[Struct], theirs: Any, version: int, flexibl
     names = [name for name in cls._fields if name in ours]
     for name, their_field in zip(names, dataclasses.fields(theirs), strict=True):
         entry, where = ours[name], (cls.__name__, name, version)
-        assert name.removesuffix("_ms") == their_field.name.replace("enable2_pc", "enable_2pc").removesuffix("_ms"), (
-            where
-        )
+        assert name.removesuffix("_ms") == their_field.name.replace("enable2_pc", "enable_2pc").removesuffix(
+            "_ms"
+        ).removesuffix("_"), where
         # kio calls the zero id, and the timestamp -1, None.
         has_none_of_its_own = their_field.metadata.get("kafka_type") in ("uuid", "datetime_i64")
         if entry.tag is None and not has_none_of_its_own:

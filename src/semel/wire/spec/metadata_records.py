@@ -9,7 +9,23 @@ from typing import ClassVar
 from semel.wire.codec import decoder, encode
 from semel.wire.errors import WireError
 from semel.wire.primitives import Buffer, decode_uvarint, encode_uvarint
-from semel.wire.schema import I8, I16, I32, I64, NO_UUID, U16, Array, Bool, Message, Str, Struct, Uuid, field
+from semel.wire.schema import (
+    F64,
+    I8,
+    I16,
+    I32,
+    I64,
+    NO_UUID,
+    U16,
+    Array,
+    Bool,
+    Bytes,
+    Message,
+    Str,
+    Struct,
+    Uuid,
+    field,
+)
 
 FRAME_VERSION = 1
 NO_LEADER = -1
@@ -42,7 +58,7 @@ class BrokerFeature(Struct):
     max_supported_version: I16 = 0
 
 
-class RegisterBrokerRecord(MetadataRecord, key=0, versions="0-3"):
+class RegisterBrokerRecord(MetadataRecord, key=0, versions="0-4"):
     """A broker has started and joined the cluster, fenced until it has caught up."""
 
     broker_id: I32 = 0
@@ -55,6 +71,7 @@ class RegisterBrokerRecord(MetadataRecord, key=0, versions="0-3"):
     fenced: Bool = True
     in_controlled_shutdown: Bool = field(default=False, since=1)
     log_dirs: Array[Uuid] = field(default=(), since=3, tag=0)
+    cordoned_log_dirs: Array[Uuid] | None = field(default=None, since=4, tag=1)
 
 
 class UnregisterBrokerRecord(MetadataRecord, key=1, versions="0"):
@@ -134,11 +151,48 @@ class RemoveTopicRecord(MetadataRecord, key=9, versions="0"):
     topic_id: Uuid = NO_UUID
 
 
+class DelegationTokenRecord(MetadataRecord, key=10, versions="0"):
+    """A token has been given out, or its expiry has changed."""
+
+    owner: Str = ""
+    requester: Str = ""
+    renewers: Array[Str] = ()
+    issue_timestamp: I64 = 0
+    max_timestamp: I64 = 0
+    expiration_timestamp: I64 = 0
+    token_id: Str = ""
+
+
+class UserScramCredentialRecord(MetadataRecord, key=11, versions="0"):
+    """What a user's password is checked against."""
+
+    name: Str = ""
+    mechanism: I8 = 0
+    salt: Bytes = b""
+    stored_key: Bytes = b""
+    server_key: Bytes = b""
+    iterations: I32 = 0
+
+
 class FeatureLevelRecord(MetadataRecord, key=12, versions="0"):
     """The finalized level of a feature; 0 means that the feature is off."""
 
     name: Str = ""
     feature_level: I16 = 0
+
+
+class QuotaEntityRecord(Struct):
+    entity_type: Str = ""
+    entity_name: Str | None = None
+
+
+class ClientQuotaRecord(MetadataRecord, key=14, versions="0"):
+    """A quota of a user, a client id or an address; a null name is the default of its type."""
+
+    entity: Array[QuotaEntityRecord] = ()
+    key: Str = ""
+    value: F64 = 0.0
+    remove: Bool = False
 
 
 class ProducerIdsRecord(MetadataRecord, key=15, versions="0"):
@@ -149,7 +203,7 @@ class ProducerIdsRecord(MetadataRecord, key=15, versions="0"):
     next_producer_id: I64 = 0
 
 
-class BrokerRegistrationChangeRecord(MetadataRecord, key=17, versions="0-2"):
+class BrokerRegistrationChangeRecord(MetadataRecord, key=17, versions="0-3"):
     """A broker's state has changed: 1 for fenced or stopping, -1 for unfenced, 0 for as before."""
 
     broker_id: I32 = 0
@@ -157,10 +211,87 @@ class BrokerRegistrationChangeRecord(MetadataRecord, key=17, versions="0-2"):
     fenced: I8 = field(default=0, tag=0)
     in_controlled_shutdown: I8 = field(default=0, since=1, tag=1)
     log_dirs: Array[Uuid] = field(default=(), since=2, tag=2)
+    cordoned_log_dirs: Array[Uuid] | None = field(default=None, since=3, tag=3)
+
+
+class AccessControlEntryRecord(MetadataRecord, key=18, versions="0"):
+    """One rule of the authoriser, named by its id."""
+
+    id: Uuid = NO_UUID
+    resource_type: I8 = 0
+    resource_name: Str = ""
+    pattern_type: I8 = 0
+    principal: Str = ""
+    host: Str = ""
+    operation: I8 = 0
+    permission_type: I8 = 0
+
+
+class RemoveAccessControlEntryRecord(MetadataRecord, key=19, versions="0"):
+    """A rule of the authoriser is gone."""
+
+    id: Uuid = NO_UUID
 
 
 class NoOpRecord(MetadataRecord, key=20, versions="0"):
     """Changes nothing; written so that the log moves on."""
+
+
+class ZkMigrationStateRecord(MetadataRecord, key=21, versions="0"):
+    """Left over from the migration of old clusters; it changes nothing."""
+
+    zk_migration_state: I8 = 0
+
+
+class RemoveUserScramCredentialRecord(MetadataRecord, key=22, versions="0"):
+    """A user cannot log in by this mechanism any more."""
+
+    name: Str = ""
+    mechanism: I8 = 0
+
+
+class BeginTransactionRecord(MetadataRecord, key=23, versions="0"):
+    """The records that follow are held back until the transaction ends."""
+
+    name: Str | None = field(default=None, tag=0)
+
+
+class EndTransactionRecord(MetadataRecord, key=24, versions="0"):
+    """What was held back counts."""
+
+
+class AbortTransactionRecord(MetadataRecord, key=25, versions="0"):
+    """What was held back is dropped."""
+
+    reason: Str | None = field(default=None, tag=0)
+
+
+class RemoveDelegationTokenRecord(MetadataRecord, key=26, versions="0"):
+    """A token is gone."""
+
+    token_id: Str = ""
+
+
+class RegisterControllerRecord(MetadataRecord, key=27, versions="0"):
+    """A controller has started, with its endpoints and the features that it knows."""
+
+    controller_id: I32 = 0
+    incarnation_id: Uuid = NO_UUID
+    zk_migration_ready: Bool = False
+    end_points: Array[BrokerEndpoint] = ()
+    features: Array[BrokerFeature] = ()
+
+
+class ClearElrRecord(MetadataRecord, key=28, versions="0"):
+    """The eligible leader replicas of a topic are forgotten; without a name, those of all topics."""
+
+    topic_name: Str = ""
+
+
+class UnregisterControllerRecord(MetadataRecord, key=29, versions="0"):
+    """A controller has left the cluster for good."""
+
+    controller_id: I32 = 0
 
 
 def encode_metadata_record(record: MetadataRecord, version: int) -> bytes:
