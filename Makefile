@@ -6,7 +6,7 @@ KILLS ?= 45
 # Most tests wait more than they work: more of them than there are cores.
 JOBS ?= 4
 BIN := $(VENV)/bin
-COMPILED := $(addprefix src/semel/,records/kernel.py records/column_kernel.py log/index_kernel.py log/produce_kernel.py rpc/served_kernel.py host/_native.pyx host/_rounds.pyx)
+COMPILED := $(addprefix src/semel/,records/kernel.py records/column_kernel.py log/index_kernel.py log/row_kernel.py log/append_kernel.py log/ordinary_kernel.py replication/term_kernel.py rpc/served_kernel.py broker/lane_kernel.py host/_native.pyx host/_rounds.pyx)
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Compiled once and kept, whatever the environment says: hundreds of processes are started from here.

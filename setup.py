@@ -8,6 +8,8 @@ EXTENSIONS = cythonize(
         Extension("semel.records.*", ["src/semel/records/*kernel.py"], extra_compile_args=["-O3"]),
         Extension("semel.log.*", ["src/semel/log/*kernel.py"], extra_compile_args=["-O3"]),
         Extension("semel.rpc.*", ["src/semel/rpc/*kernel.py"], extra_compile_args=["-O3"]),
+        Extension("semel.replication.*", ["src/semel/replication/*kernel.py"], extra_compile_args=["-O3"]),
+        Extension("semel.broker.*", ["src/semel/broker/*kernel.py"], extra_compile_args=["-O3"]),
         Extension("semel.host.*", ["src/semel/host/_*.pyx"], extra_compile_args=["-O2"]),
     ],
     language_level=3,

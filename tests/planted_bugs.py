@@ -17,10 +17,10 @@ from unittest.mock import patch
 from semel.broker.markers import LocalMarkers
 from semel.coordinator.group.state import GroupState
 from semel.coordinator.txn import coordinator, decisions
-from semel.log import producers
 from semel.log.log import Log
 from semel.log.producers import ENTRY, NO_SEQUENCE, OLDER, Draft, Entry, Producers
 from semel.records.batch import BatchHeader
+from semel.replication.partition import Partition
 
 LOST_MARKER_EVERY = 7
 
@@ -47,8 +47,24 @@ def fencing_skipped(stack: ExitStack) -> None:
 
 
 def window_of_four(stack: ExitStack) -> None:
-    stack.enter_context(patch.object(producers, "WINDOW_BATCHES", 4))
-    stack.enter_context(patch.object(producers, "_OLDER_BYTES", OLDER.size * 3))
+    """Whichever path a batch takes: the fifth is forgotten before anything else happens."""
+    appended, replay = Partition.appended, Producers.replay
+
+    def forget_fifth(rows: dict[int, bytes]) -> None:
+        for producer_id, row in rows.items():
+            rows[producer_id] = row[: ENTRY.size + 3 * OLDER.size]
+
+    def forgetful_appended(self: Partition) -> None:
+        forget_fifth(self.log.producers.live_rows)
+        appended(self)
+
+    def forgetful_replay(self: Producers, *rest: Any) -> Any:
+        ended = replay(self, *rest)
+        forget_fifth(self.live_rows)
+        return ended
+
+    stack.enter_context(patch.object(Partition, "appended", forgetful_appended))
+    stack.enter_context(patch.object(Producers, "replay", forgetful_replay))
 
 
 def stable_offset_too_high(stack: ExitStack) -> None:
@@ -94,7 +110,7 @@ def duplicate_after_restart(stack: ExitStack) -> None:
         known = self.entry(header.producer_id)
         if known is None or known.last_sequence != NO_SEQUENCE or known.epoch != header.producer_epoch:
             return check(self, header, base_offset, now_ms)
-        return self._draft(header, base_offset, now_ms, b"", known.coordinator_epoch, known.transaction_first_offset)
+        return self._draft(header, self.live_rows[header.producer_id], base_offset, now_ms)
 
     stack.enter_context(patch.object(Producers, "load", forgetful_load))
     stack.enter_context(patch.object(Producers, "replay", forgetful_replay))

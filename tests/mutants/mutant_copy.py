@@ -7,7 +7,7 @@ import os
 import shutil
 from pathlib import Path
 
-from mutant_rooms import COPIED, ROOT, TREE
+from mutant_rooms import COPIED, ROOT, TREE, is_compiled_mutant
 
 NOT_COPIED = {"__pycache__", ".hypothesis", ".pytest_cache"}
 
@@ -35,5 +35,5 @@ def _files(root: Path) -> list[Path]:
     found = []
     for folder, folders, names in os.walk(root):
         folders[:] = [name for name in folders if name not in NOT_COPIED and not name.endswith(".egg-info")]
-        found += [Path(folder) / name for name in names]
+        found += [Path(folder) / name for name in names if not is_compiled_mutant(name)]
     return found

@@ -16,6 +16,13 @@ COPIED = ("src", "tests", "pyproject.toml")
 
 ROOMS = {
     "producer state": ("src/semel/log/producers.py",),
+    "produce kernels": (
+        "src/semel/log/row_kernel.py",
+        "src/semel/log/append_kernel.py",
+        "src/semel/log/ordinary_kernel.py",
+        "src/semel/replication/term_kernel.py",
+        "src/semel/broker/lane_kernel.py",
+    ),
     "transactions": ("src/semel/coordinator/shard.py", "src/semel/coordinator/txn/*.py"),
     "groups": ("src/semel/coordinator/group/*.py",),
     "client": ("src/semel/client/producer/*.py",),
@@ -39,6 +46,12 @@ ASKED = (
     "tests/spark/test_sink_*.py",
 )
 NOT_ASKED = "spark or kafka or alone"
+
+
+def is_compiled_mutant(name: str) -> bool:
+    """Whether a file is what one of these was compiled to, which would be loaded in place of its mutants."""
+    stem = name.partition(".")[0]
+    return name.endswith(".so") and any(Path(path).stem == stem for path in ROOMS["produce kernels"])
 
 
 def files_of(room: str, root: Path = TREE) -> list[str]:

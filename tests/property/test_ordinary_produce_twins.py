@@ -1,9 +1,10 @@
-"""The short way of a produce request: what it takes, the long way takes too, with the same outcome; and the compiled
-kernel is its plain source, to the word, on good frames, on damaged ones, and on ones made to break it.
+"""The fast path of a produce request: what it takes, the long path takes too, with the same outcome; and the compiled
+kernels are their plain source, to the word, on good frames, on damaged ones, and on ones made to break them.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from itertools import pairwise
 from random import Random
 from types import SimpleNamespace
@@ -11,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from plain_kernels import plain
+from plain_kernels import produce_kernels
 from semel.config import BrokerConfig, topic_config
-from semel.log import produce_kernel
 from semel.log.epochs import LeaderEpochs
 from semel.log.errors import BrokenLog, Refused
 from semel.log.producers import Producers
@@ -33,8 +33,7 @@ COMPACTED = topic_config({"max.message.bytes": "3000", "cleanup.policy": "compac
 
 LEADER_EPOCH = 6
 
-PLAIN = plain("produce_kernel", "log")
-KERNELS = [PLAIN, produce_kernel] if produce_kernel.compiled else [PLAIN]
+KERNELS = produce_kernels()
 
 
 def frame_of(
@@ -71,8 +70,8 @@ class PlainWorld:
         self.log.producers = type("Rows", (), rows)()
         self.log.epochs = LeaderEpochs()
         self.log.dirty = []
-        self.log.gathered = []
-        self.log.gathered_bytes = 0
+        self.log.pending = []
+        self.log.pending_bytes = 0
         self.log.start_offset, self.log.end_offset, self.log.high_watermark = 3, base_offset, base_offset
         segment = self.segment = type("Segment", (kernel.SegmentEnd,), {"take_back_write": self._take_back_write})()
         segment.file = self
@@ -130,15 +129,46 @@ def suffix_bytes_of(version: int) -> int:
     return 3 if version >= 9 else 0
 
 
-def makers(version: int, config: Any = CONFIG, partition: int = 3) -> list[Any]:
+class Reader:
+    """Takes requests of one kind by a lane, one by one."""
+
+    def __init__(self, kernel: Any, prefix: bytes, version: int, config: Any, may_join: Any = None) -> None:
+        self.kernel = kernel
+        self.form = kernel.RequestForm(prefix, version >= 9, suffix_bytes_of(version))
+        self.rules = kernel.OrdinaryRules(config)
+        self.may_join = may_join
+
+    def append(self, log: Any, frame: memoryview) -> int | None:
+        """The first offset; the batch in the frame has it then. None: it was not taken."""
+        term = term_of(self.kernel, log)
+        term.leader_epoch = LEADER_EPOCH
+        lane = lane_of(self.kernel, self, term, self.kernel.AppendRound(), {}, waits=False)
+        buffer = memoryview(bytearray(len(frame).to_bytes(4) + frame))
+        taken = lane.take(Sender(), buffer, 0, len(buffer))
+        if taken is None:
+            return None
+        answer = taken.made()
+        frame[:] = buffer[4:]
+        return int.from_bytes(answer[8:16])
+
+
+def lane_of(kernel: Any, reader: Reader, term: Any, round_: Any, siblings: Any, *, waits: bool) -> Any:
+    reply = kernel.ReplyForm(bytes(40), 8, 16)
+    generation = kernel.Generation()
+    term.generation = generation
+    return kernel.ProduceLane(
+        round_, reader.form, reply, term, reader.rules, reader.may_join, waits, generation, siblings
+    )
+
+
+def makers(version: int, config: Any = CONFIG, partition: int = 3) -> list[Reader]:
     """One reader for each kernel, of requests like those of `frame_of`."""
-    what = (prefix_of(version, partition), version >= 9, suffix_bytes_of(version))
-    return [kernel.OrdinaryProduce(*what, kernel.OrdinaryBatch(config)) for kernel in KERNELS]
+    return [Reader(kernel, prefix_of(version, partition), version, config) for kernel in KERNELS]
 
 
-def transactional_makers(version: int, is_in_transaction: Any) -> list[Any]:
-    what = (prefix_of(version, transactional_id="mine"), version >= 9, suffix_bytes_of(version))
-    return [kernel.OrdinaryProduce(*what, kernel.OrdinaryBatch(CONFIG, is_in_transaction)) for kernel in KERNELS]
+def transactional_makers(version: int, may_join: Any) -> list[Reader]:
+    prefix = prefix_of(version, transactional_id="mine")
+    return [Reader(kernel, prefix, version, CONFIG, may_join) for kernel in KERNELS]
 
 
 def read(readers: list[Any], frame: bytearray, producers: Producers, base_offset: int, config: Any = CONFIG) -> Any:
@@ -148,14 +178,13 @@ def read(readers: list[Any], frame: bytearray, producers: Producers, base_offset
     untouched = worlds[0].state()
     frames = [bytearray(frame) for _ in worlds]
     offsets = [
-        reader.append(world.log, memoryview(one), LEADER_EPOCH, NOW_MS)
-        for reader, world, one in zip(readers, worlds, frames, strict=True)
+        reader.append(world.log, memoryview(one)) for reader, world, one in zip(readers, worlds, frames, strict=True)
     ]
     told = worlds[0].state()
     assert all(world.state() == told for world in worlds)
     assert all(one == frames[0] for one in frames)
     assert all(offset == offsets[0] for offset in offsets)
-    if offsets[0] < 0:
+    if offsets[0] is None:
         assert told == untouched
         assert frames[0] == before
         return None
@@ -224,7 +253,7 @@ def test_what_is_not_ordinary_is_for_the_long_way() -> None:
     random = Random(1)
     producers, sequence, offset = known_producers(random, 3)
     others = {
-        "of an unknown producer": batch_of(random, producer_id=5),
+        "of an unknown producer, but not its first": batch_of(random, producer_id=5, sequence=1),
         "of a new epoch, but not its first": batch_of(random, epoch=1, sequence=sequence),
         "a sequence too late": batch_of(random, sequence=sequence + 1),
         "a duplicate": batch_of(random, sequence=0),
@@ -275,7 +304,7 @@ def test_a_batch_in_a_transaction_is_taken_if_it_is_in_it_and_may_begin_it_here(
             batch_of(random, sequence=sequence, transactional=True, codec=Codec.GZIP),
             batch_of(random, sequence=sequence + 1, transactional=True),
             batch_of(random, epoch=1, sequence=sequence, transactional=True),
-            batch_of(random, producer_id=5, transactional=True),
+            batch_of(random, producer_id=5, sequence=1, transactional=True),
             batch_of(random, producer_id=-1, epoch=-1, sequence=-1, transactional=True),
         ]
         for other in others:
@@ -364,9 +393,9 @@ def test_a_batch_by_itself_is_judged_as_in_its_request() -> None:
         for kernel in KERNELS:
             world = PlainWorld(kernel, CONFIG, producers, offset)
             untouched, alone = world.state(), bytearray(batch)
-            found = kernel.OrdinaryBatch(CONFIG).append(world.log, memoryview(alone), LEADER_EPOCH, NOW_MS)
+            found = kernel.OrdinaryRules(CONFIG).append(world.log, memoryview(alone), LEADER_EPOCH, NOW_MS)
             if in_request is None:
-                assert (found, world.state(), alone) == (-1, untouched, batch)
+                assert (found, world.state(), alone) == (None, untouched, batch)
             else:
                 assert (found, world.state(), bytes(alone)) == (offset, in_request, in_request[-1])
         taken += in_request is not None
@@ -380,8 +409,8 @@ def test_rows_that_are_too_short_are_not_looked_into() -> None:
             row = (b"\0" * 8 + b"\0\0" + (sequence - 1).to_bytes(4) + bytes(24) + b"\xff" * 8 + bytes(100))[:length]
             world = PlainWorld(kernel, CONFIG, Producers(), 0)
             world.log.producers.live_rows[4] = row
-            found = reader.append(world.log, memoryview(frame_of(batch, 9)), LEADER_EPOCH, NOW_MS)
-            assert (found == -1) == (length < 46)
+            found = reader.append(world.log, memoryview(frame_of(batch, 9)))
+            assert (found is None) == (length < 46)
 
 
 def test_records_with_headers_are_taken_too() -> None:
@@ -406,20 +435,20 @@ def test_a_segment_without_room_is_for_the_long_way() -> None:
             world = PlainWorld(kernel, CONFIG, Producers(), 1000)
             for name, value in case.items():
                 setattr(world if name == "count" else world.segment, name, value)
-            assert reader.append(world.log, memoryview(frame), LEADER_EPOCH, NOW_MS) == -1, case
+            assert reader.append(world.log, memoryview(frame)) is None, case
             world.segment.size_bytes = 0  # whatever else: an empty one has room
-            assert reader.append(world.log, memoryview(bytearray(frame)), LEADER_EPOCH, NOW_MS) == 1000, case
+            assert reader.append(world.log, memoryview(bytearray(frame))) == 1000, case
 
 
 def test_a_log_without_a_segment_or_with_other_settings_is_for_the_long_way() -> None:
     frame = frame_of(build_batch([b"value"], base_timestamp_ms=NOW_MS), 9)
     for kernel, reader in zip(KERNELS, makers(9), strict=True):
         world = PlainWorld(kernel, COMPACTED, Producers(), 0)
-        assert reader.append(world.log, memoryview(frame), LEADER_EPOCH, NOW_MS) == -1
+        assert reader.append(world.log, memoryview(frame)) is None
         world = PlainWorld(kernel, CONFIG, Producers(), 0)
         world.log.segments = []
-        assert reader.append(world.log, memoryview(frame), LEADER_EPOCH, NOW_MS) == -1
-        assert reader.append(world.log, memoryview(bytearray()), LEADER_EPOCH, NOW_MS) == -1
+        assert reader.append(world.log, memoryview(frame)) is None
+        assert reader.append(world.log, memoryview(bytearray())) is None
 
 
 def test_what_is_appended_is_indexed_every_so_many_bytes() -> None:
@@ -429,7 +458,7 @@ def test_what_is_appended_is_indexed_every_so_many_bytes() -> None:
     for _ in range(200):
         frame = frame_of(batch_of(random, producer_id=-1, epoch=-1, sequence=-1), 9)
         for world, reader in zip(worlds, readers, strict=True):
-            assert reader.append(world.log, memoryview(bytearray(frame)), LEADER_EPOCH, NOW_MS) >= 10
+            assert reader.append(world.log, memoryview(bytearray(frame))) >= 10
     told = worlds[0].state()
     assert all(world.state() == told for world in worlds)
     positions = [position for _, position in worlds[0].indexed[::2]]
@@ -441,14 +470,14 @@ def test_a_prefix_that_is_none_is_refused() -> None:
     for kernel in KERNELS:
         for prefix, suffix_bytes in ((b"1234567", 3), (b"12345678", -1)):
             with pytest.raises(ValueError, match="a frame does not begin with"):
-                kernel.OrdinaryProduce(prefix, True, suffix_bytes, kernel.OrdinaryBatch(CONFIG))
+                kernel.RequestForm(prefix, True, suffix_bytes)
 
 
 @pytest.mark.parametrize("start_at", [-1, 20])
 def test_a_reply_has_its_numbers_where_they_belong(start_at: int) -> None:
     form = bytes(range(100, 130))
     for kernel in KERNELS:
-        reply = kernel.Reply(form, 9, start_at).to(-2, 2**62 + 5, 7)
+        reply = kernel.ReplyForm(form, 9, start_at).to(-2, 2**62 + 5, 7)
         expected = bytearray(form)
         expected[4:8] = (-2).to_bytes(4, signed=True)
         expected[9:17] = (2**62 + 5).to_bytes(8)
@@ -457,32 +486,37 @@ def test_a_reply_has_its_numbers_where_they_belong(start_at: int) -> None:
         assert reply == bytes(expected)
         for base_at, other in ((-1, 0), (23, 0), (0, 23), (0, -2)):
             with pytest.raises(ValueError, match="no offsets can be put"):
-                kernel.Reply(form, base_at, other)
+                kernel.ReplyForm(form, base_at, other)
 
 
-class PlainPartition:
-    """What a quick lane needs of a partition."""
+def term_of(kernel: Any, log: Any, *, commits_at_append: bool = False) -> Any:
+    """A term of leadership as a lane sees it, which counts how often it was told that something is to be flushed."""
 
-    flushes_in_turns = False
-    leader_epoch = 2
-    is_closed = False
+    class PlainTerm(kernel.TermEnd):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.log = log
+            self.leader_epoch = 2
+            self.is_closed = False
+            self.commits_at_append = commits_at_append
+            self.flushes_in_turns = False
+            self.waiting: deque[Any] = deque()
+            self.watchers: dict[str, str] = {}
+            self.told = 0
+            self.woken = 0
+            self.broken: list[BaseException] = []
+            self.on_broken = self.broken.append
+            self.clock = SimpleNamespace(wall_ms=lambda: NOW_MS)
 
-    def __init__(self, log: Any) -> None:
-        self.log = log
-        self.watchers: dict[str, str] = {}
-        self.told = 0
-        self.broken: list[BaseException] = []
-        self.on_broken = self.broken.append
-        self.clock = self
+        def flush_if_due(self) -> None:
+            self.told += 1
 
-    def wall_ms(self) -> int:
-        return NOW_MS
+        def wake_watchers(self) -> None:
+            self.woken += 1
 
-    def tell_appended(self) -> None:
-        self.told += 1
+        def when_committed(self, last_offset: int) -> str | None:
+            return None if last_offset < self.log.high_watermark else f"committed up to {last_offset}"
 
-    def when_committed(self, last_offset: int) -> str | None:
-        return None if last_offset < self.log.high_watermark else f"committed up to {last_offset}"
+    return PlainTerm()
 
 
 class Sender:
@@ -510,40 +544,35 @@ class Sender:
 
 
 class Lane:
-    """A quick lane of one kernel, with all that it reaches."""
+    """A lane of one kernel, with all that it reaches."""
 
     def __init__(
         self,
-        kernel: Any,
-        ordinary: Any,
+        reader: Reader,
         producers: Producers | None = None,
         other: Lane | None = None,
         waits: bool = False,
     ) -> None:
-        """Beside another: with the same log, if it is not for producers of its own."""
+        """Beside another: with the same log, if it is not for producers of its own. `waits`: for flushes."""
+        kernel = reader.kernel
         shares_log = other is not None and producers is None
         self.world = other.world if other and shares_log else PlainWorld(kernel, CONFIG, producers or Producers(), 0)
-        self.partition = other.partition if other and shares_log else PlainPartition(self.world.log)
-        self.lanes: dict[bytes, Any] = {} if other is None else other.lanes
-        self.gathering = other.gathering if other else kernel.Gathering(self.lanes)
+        if other and shares_log:
+            self.term = other.term
+        else:
+            self.term = term_of(kernel, self.world.log, commits_at_append=not waits)
+        self.siblings: dict[bytes, Any] = {} if other is None else other.siblings
+        self.round = other.round if other else kernel.AppendRound()
         self.sender = Sender()
         self.buffer = memoryview(bytearray(4000))
-        self.is_allowed = True
-        self.asked: list[Any] = []
-        reply = kernel.Reply(bytes(40), 8, 16)
-        self.partition.flushes_in_turns |= waits
-        self._lane = kernel.QuickLane(self.gathering, ordinary, reply, self.partition, self._may_write, waits)
+        self.lane = lane_of(kernel, reader, self.term, self.round, self.siblings, waits=waits)
 
-    def _may_write(self, principal: str) -> bool:
-        self.asked.append(principal)
-        return self.is_allowed
-
-    def gather(self, sent: bytes, start: int = 0, count: int | None = None) -> Any:
+    def take(self, sent: bytes, start: int = 0, count: int | None = None) -> Any:
         self.buffer[start : start + len(sent)] = sent
-        return self._lane.gather(self.sender, self.buffer, start, len(sent) if count is None else count)
+        return self.lane.take(self.sender, self.buffer, start, len(sent) if count is None else count)
 
     def answer(self, sent: bytes, count: int | None = None) -> bytes | None:
-        later = self.gather(sent, 0, count)
+        later = self.take(sent, 0, count)
         if later is None:
             return None
         assert not later.is_made
@@ -553,7 +582,7 @@ class Lane:
 
 
 def lanes() -> list[Lane]:
-    return [Lane(kernel, ordinary) for kernel, ordinary in zip(KERNELS, makers(9), strict=True)]
+    return [Lane(reader) for reader in makers(9)]
 
 
 def sent_frame(correlation_id: int = 7, batch: bytearray | None = None, partition: int = 3) -> bytes:
@@ -566,12 +595,12 @@ def answer_of(correlation_id: int, base_offset: int) -> bytes:
 
 
 def test_an_answer_that_waits_for_a_flush_is_left_to_its_connection() -> None:
-    for kernel, ordinary in zip(KERNELS, makers(9), strict=True):
-        lane = Lane(kernel, ordinary, waits=True)
+    for reader in makers(9):
+        lane = Lane(reader, waits=True)
         lane.sender.has_outstanding = True
         assert [lane.answer(sent_frame(number)) for number in range(2)] == [None, None]
         assert lane.world.log.high_watermark == 0
-        assert lane.partition.told == 2
+        assert lane.term.told == 2
         expected = [([f"committed up to {number}"], answer_of(number, number)) for number in range(2)]
         assert lane.sender.waiting == expected
         lane.world.log.high_watermark = 10
@@ -586,89 +615,85 @@ def test_one_that_waits_for_nothing_does_not_overtake_those_that_do() -> None:
 
 
 def test_those_of_one_read_wait_for_the_last_of_each_log() -> None:
-    for kernel, ordinary in zip(KERNELS, makers(9), strict=True):
-        first = Lane(kernel, ordinary, waits=True)
-        ways = [first, Lane(kernel, ordinary, Producers(), first, waits=True), Lane(kernel, ordinary, other=first)]
+    for reader in makers(9):
+        first = Lane(reader, waits=True)
+        ways = [first, Lane(reader, Producers(), first, waits=True), Lane(reader, other=first)]
         for lane in ways[:2]:
-            lane.gather(sent_frame()).made()  # nothing is gathered behind the first of a segment
-        together = [ways[number % 3].gather(sent_frame(number), 500 * number) for number in range(7)]
+            lane.take(sent_frame()).made()  # nothing is gathered behind the first of a segment
+        together = [ways[number % 3].take(sent_frame(number), 500 * number) for number in range(7)]
         told: list[Any] = []
         for one in together:
-            one.several = told
+            one.batch = told
         together[0].made()
         assert together[0].commits_of(together) == ["committed up to 5", "committed up to 2"]
         assert together[2].commits_of([together[2]]) == [], "the leader alone is asked"
         assert told == []
 
 
-def test_a_quick_lane_answers_and_the_log_may_be_read_that_far() -> None:
+def test_a_lane_answers_and_the_log_may_be_read_that_far() -> None:
     for lane in lanes():
         for number in range(5):
             assert lane.answer(sent_frame(number)) == answer_of(number, number)
             assert lane.world.log.high_watermark == lane.world.log.end_offset == number + 1
-        assert lane.partition.told == 0
-        assert lane.asked == ["User:a"] * 5
+        assert lane.term.told == 0
 
 
-def test_a_quick_lane_leaves_to_the_partition_what_more_is_to_be_done() -> None:
-    for case in ("watched", "behind", "flushed in turns"):
-        for kernel, ordinary in zip(KERNELS, makers(9), strict=True):
-            PlainPartition.flushes_in_turns = case == "flushed in turns"
-            lane = Lane(kernel, ordinary)
-            PlainPartition.flushes_in_turns = False
+def test_whoever_watches_is_woken_and_flushes_that_are_due_begin() -> None:
+    for case in ("watched", "flushed in turns", "committed when flushed"):
+        for reader in makers(9):
+            lane = Lane(reader)
             if case == "watched":
-                lane.partition.watchers["fetch"] = "wake"
-            if case == "behind":
-                lane.world.log.high_watermark = -1
-            high_watermark = lane.world.log.high_watermark
+                lane.term.watchers["fetch"] = "wake"
+            lane.term.flushes_in_turns = case == "flushed in turns"
+            lane.term.commits_at_append = case != "committed when flushed"
             assert lane.answer(sent_frame()) is not None
-            assert lane.partition.told == 1
-            assert lane.world.log.high_watermark == high_watermark
+            assert (lane.term.woken, lane.term.told) == ((1, 0) if case == "watched" else (0, 1))
+            assert lane.world.log.high_watermark == (0 if case == "committed when flushed" else 1)
 
 
-def test_a_quick_lane_does_nothing_with_what_is_not_for_it() -> None:
+def test_a_lane_does_nothing_with_what_is_not_for_it() -> None:
     sent = sent_frame()
     for lane in lanes():
         before = lane.world.state()
         for count in range(len(sent)):
-            assert lane.gather(sent, 0, count) is None
-        assert lane.gather(sent + sent) is None
-        assert lane.gather(sent, 0, 4001) is None
-        assert lane.gather(sent, 1, 4000) is None
-        assert lane._lane.gather(lane.sender, lane.buffer, -1, len(sent)) is None
+            assert lane.take(sent, 0, count) is None
+        assert lane.take(sent + sent) is None
+        assert lane.take(sent, 0, 4001) is None
+        assert lane.take(sent, 1, 4000) is None
+        assert lane.lane.take(lane.sender, lane.buffer, -1, len(sent)) is None
         for at in range(len(sent)):
             damaged = bytearray(sent)
             damaged[at] ^= 0xFF
             if not 8 <= at < 12 and not 54 <= at < 58:  # correlation id and leader epoch may be any
-                assert lane.gather(damaged) is None, at
-        lane.is_allowed = False
-        assert lane.gather(sent) is None
-        lane.is_allowed = True
-        lane.partition.is_closed = True
-        assert lane.gather(sent) is None
+                assert lane.take(damaged) is None, at
+        lane.sender.lane = lane.lane.take
+        lane.term.generation.raise_it()
+        assert lane.lane.is_over()
+        assert lane.take(sent) is None
+        assert lane.sender.lane is None
         assert lane.world.state() == before
-        assert lane.world.log.gathered == []
-        assert lane.partition.told == 0
+        assert lane.world.log.pending == []
+        assert lane.term.told == 0
 
 
-def test_a_quick_lane_gives_what_is_for_another_lane_to_that_one() -> None:
-    for kernel, mine, others in zip(KERNELS, makers(9), makers(9, partition=4), strict=True):
-        lane = Lane(kernel, mine)
-        other = Lane(kernel, others, Producers(), lane)
-        assert lane.gather(sent_frame(partition=4)) is None
-        lane.lanes[prefix_of(9, partition=4)[8:]] = SimpleNamespace(quick=other._lane.gather)
-        lane.lanes[prefix_of(9)[8:]] = SimpleNamespace(quick=lane._lane.gather)
+def test_a_lane_gives_what_is_for_another_lane_to_that_one() -> None:
+    for mine, others in zip(makers(9), makers(9, partition=4), strict=True):
+        lane = Lane(mine)
+        other = Lane(others, Producers(), lane)
+        assert lane.take(sent_frame(partition=4)) is None
+        lane.siblings[prefix_of(9, partition=4)[8:]] = other.lane
+        lane.siblings[prefix_of(9)[8:]] = lane.lane
         for number in range(3):
             assert lane.answer(sent_frame(number, partition=4)) == answer_of(number, number)
+            assert lane.sender.lane == other.lane.take
             assert lane.answer(sent_frame(number)) == answer_of(number, number)
-        assert lane.sender.lane == other._lane.gather
         damaged = bytearray(sent_frame(partition=4))
         damaged[-4] ^= 1
-        assert lane.gather(damaged) is None
+        assert lane.take(damaged) is None
         assert [one.world.log.end_offset for one in (lane, other)] == [3, 3]
 
 
-def test_a_quick_lane_follows_the_buffer_that_it_is_given() -> None:
+def test_a_lane_follows_the_buffer_that_it_is_given() -> None:
     for lane in lanes():
         for size in (200, 4000, 200):
             lane.buffer = memoryview(bytearray(size))
@@ -682,12 +707,12 @@ def test_a_quick_lane_follows_the_buffer_that_it_is_given() -> None:
 def test_what_is_gathered_ends_as_if_each_had_come_alone(seed: int) -> None:
     """By two lanes to one log, and one to another."""
     told = []
-    for kernel, ordinary in zip(KERNELS, makers(9), strict=True):
+    for reader in makers(9):
         for together in (1, Random(seed).randint(2, 12)):
             random = Random(seed)
             producers, sequence, _ = known_producers(random, random.randint(1, 8))
-            first = Lane(kernel, ordinary, producers)
-            ways = [first, Lane(kernel, ordinary, None, first), Lane(kernel, ordinary, producers, first)]
+            first = Lane(reader, producers)
+            ways = [first, Lane(reader, None, first), Lane(reader, producers, first)]
             sequences = {id(first.world): sequence, id(ways[2].world): sequence}
             for way in ways:
                 way.answer(sent_frame())  # an empty segment takes them one by one
@@ -702,7 +727,7 @@ def test_what_is_gathered_ends_as_if_each_had_come_alone(seed: int) -> None:
                     batch = batch_of(random, producer_id=-1, epoch=-1, sequence=-1)
                 sent = sent_frame(number, batch)
                 way.buffer = memoryview(bytearray(len(sent)))
-                waiting.append(way.gather(sent))
+                waiting.append(way.take(sent))
                 if len(waiting) >= together:
                     answers += [one.made() for one in waiting]
                     waiting = []
@@ -719,14 +744,14 @@ def test_nothing_is_there_before_it_is_settled_and_all_are_settled_together() ->
     for lane in lanes():
         lane.answer(sent_frame(0))
         before = lane.world.state()
-        waiting = [lane.gather(sent_frame(number), 500 * number) for number in range(1, 4)]
+        waiting = [lane.take(sent_frame(number), 500 * number) for number in range(1, 4)]
         assert lane.world.state() == before
         assert [one.is_made for one in waiting] == [False] * 3
         assert waiting[1].made() == answer_of(2, 2)
         assert [one.is_made for one in waiting] == [True] * 3
         assert [one.made() for one in waiting] == [answer_of(number, number) for number in range(1, 4)]
         assert lane.world.log.end_offset == lane.world.log.high_watermark == 4
-        assert lane.world.log.gathered == []
+        assert lane.world.log.pending == []
         assert lane.world.writes == 2
 
 
@@ -737,11 +762,11 @@ def test_small_batches_are_put_together_and_large_ones_are_not(value_bytes: int,
         lane.world.written.clear()
         lane.buffer = memoryview(bytearray(50_000))
         batches = [build_batch([b"%x" % number * value_bytes], base_timestamp_ms=NOW_MS) for number in range(12)]
-        waiting = [lane.gather(sent_frame(number, batch), 4000 * number) for number, batch in enumerate(batches)]
+        waiting = [lane.take(sent_frame(number, batch), 4000 * number) for number, batch in enumerate(batches)]
         assert [one.made() for one in waiting] == [answer_of(number, number + 1) for number in range(12)]
         for number, batch in enumerate(batches):
             set_base_offset(batch, number + 1)
-            set_leader_epoch(batch, PlainPartition.leader_epoch)
+            set_leader_epoch(batch, lane.term.leader_epoch)
         assert b"".join(lane.world.written) == b"".join(batches)
         assert (len(lane.world.written), lane.world.writes) == (parts, 2)
 
@@ -749,16 +774,16 @@ def test_small_batches_are_put_together_and_large_ones_are_not(value_bytes: int,
 def test_a_producer_that_is_gathered_twice_must_be_in_order() -> None:
     random = Random(5)
     producers, sequence, _ = known_producers(random)
-    for kernel, ordinary in zip(KERNELS, makers(9), strict=True):
-        lane = Lane(kernel, ordinary, producers)
+    for reader in makers(9):
+        lane = Lane(reader, producers)
         lane.answer(sent_frame())
         batch = batch_of(random, sequence=sequence)
         following = sequence + read_header(batch).record_count
-        first = lane.gather(sent_frame(1, batch))
+        first = lane.take(sent_frame(1, batch))
         lane.buffer = memoryview(bytearray(4000))
-        assert lane.gather(sent_frame(2, batch)) is None, "a duplicate"
-        assert lane.gather(sent_frame(2, batch_of(random, sequence=following + 1))) is None, "a gap"
-        second = lane.gather(sent_frame(2, batch_of(random, sequence=following)))
+        assert lane.take(sent_frame(2, batch)) is None, "a duplicate"
+        assert lane.take(sent_frame(2, batch_of(random, sequence=following + 1))) is None, "a gap"
+        second = lane.take(sent_frame(2, batch_of(random, sequence=following)))
         assert first.made() == answer_of(1, 1)
         assert second.made() is not None
 
@@ -777,24 +802,24 @@ def test_none_is_gathered_that_the_segment_may_have_no_room_for() -> None:
         for lane in lanes():
             for attribute, value in case.items():
                 setattr(lane.world if attribute == "count" else lane.world.segment, attribute, value)
-            first = lane.gather(sent)
+            first = lane.take(sent)
             assert first is not None, name
-            assert lane.gather(sent, 1000) is None, name
+            assert lane.take(sent, 1000) is None, name
             assert first.made() is not None
             assert lane.world.log.end_offset == 1
 
 
 def test_a_disk_that_refuses_leaves_all_of_its_log_to_the_longer_way_as_they_were_sent() -> None:
-    for kernel, ordinary in zip(KERNELS, makers(9), strict=True):
-        lane = Lane(kernel, ordinary)
-        beside, elsewhere = Lane(kernel, ordinary, None, lane), Lane(kernel, ordinary, Producers(), lane)
+    for reader in makers(9):
+        lane = Lane(reader)
+        beside, elsewhere = Lane(reader, None, lane), Lane(reader, Producers(), lane)
         for one in (lane, elsewhere):
             one.answer(sent_frame())
         lane.world.fails_with = Refused(ErrorCode.KAFKA_STORAGE_ERROR, "full")
         before = lane.world.state()
         frames = [sent_frame(number) for number in range(4)]
-        waiting = [lane.gather(frames[0]), beside.gather(frames[1]), elsewhere.gather(frames[2])]
-        waiting.append(lane.gather(frames[3], 1000))
+        waiting = [lane.take(frames[0]), beside.take(frames[1]), elsewhere.take(frames[2])]
+        waiting.append(lane.take(frames[3], 1000))
         answers = [one.made() for one in waiting]
         assert answers == [b"in other words", b"in other words", answer_of(2, 1), b"in other words"]
         assert lane.sender.longer == [frames[0][4:], frames[3][4:]]
@@ -810,26 +835,26 @@ def test_a_log_that_breaks_is_told_of_once_and_none_of_its_requests_is_served() 
             lane.answer(sent_frame())
             lane.world.fails_with = error
             before = lane.world.state()
-            waiting = [lane.gather(sent_frame(number), 1000 * number) for number in range(3)]
+            waiting = [lane.take(sent_frame(number), 1000 * number) for number in range(3)]
             assert [one.made() for one in waiting] == [None] * 3
-            assert lane.partition.broken == ([error] if isinstance(error, BrokenLog) else [])
+            assert lane.term.broken == ([error] if isinstance(error, BrokenLog) else [])
             assert lane.sender.not_served_for == [error] * 3
             assert lane.sender.longer == []
             assert lane.world.state() == before
 
 
 def test_one_that_cannot_be_told_of_the_others_harms_nobody_else() -> None:
-    for kernel, ordinary in zip(KERNELS, makers(9), strict=True):
-        lane = Lane(kernel, ordinary)
-        other = Lane(kernel, ordinary, Producers(), lane)
-        lane.partition.watchers["fetch"] = other.partition.watchers["fetch"] = "wake"
+    for reader in makers(9):
+        lane = Lane(reader)
+        other = Lane(reader, Producers(), lane)
+        lane.term.watchers["fetch"] = other.term.watchers["fetch"] = "wake"
         error = ValueError("planted")
 
         def fail(error: Exception = error) -> None:
             raise error
 
-        lane.partition.tell_appended = fail  # type: ignore[method-assign]
-        waiting = [lane.gather(sent_frame(1)), other.gather(sent_frame(2))]
+        lane.term.wake_watchers = fail
+        waiting = [lane.take(sent_frame(1)), other.take(sent_frame(2))]
         assert [one.made() for one in waiting] == [answer_of(1, 0), answer_of(2, 0)]
         assert lane.sender.not_served_for == [error]
-        assert other.partition.told == 1
+        assert other.term.woken == 1

@@ -6,26 +6,12 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import sys
 from pathlib import Path
 
-import semel
+sys.path.insert(0, str(Path(__file__).parent.parent))
 
-KERNELS = ("records.kernel", "records.column_kernel", "log.index_kernel", "log.produce_kernel", "rpc.served_kernel")
-"""The first is used by the others."""
-
-
-def use_plain_kernels() -> None:
-    for kernel in KERNELS:
-        name = f"semel.{kernel}"
-        path = Path(semel.__file__).parent.joinpath(*kernel.split(".")).with_suffix(".py")
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        spec.loader.exec_module(module)
+from plain_kernels import ALL, use_plain_kernels
 
 
 def main(arguments: list[str]) -> None:
@@ -35,7 +21,7 @@ def main(arguments: list[str]) -> None:
     from semel.sim.world.schedule import drawn
     from semel.sim.world.simulation import simulate
 
-    assert all(importlib.import_module(f"semel.{kernel}").compiled is not is_plain for kernel in KERNELS)
+    assert all(importlib.import_module(f"semel.{kernel}").compiled is not is_plain for kernel in ALL)
     for seed in map(int, arguments[is_plain:]):
         print(seed, simulate(drawn(seed)).digest(), flush=True)
 

@@ -117,7 +117,7 @@ class FakeLog(NamedTuple):
 
 class FakePartition:
     topic, topic_id, index = "t", b"t", 0
-    _waiting_for_commit: tuple[int, ...] = ()
+    waiting: tuple[int, ...] = ()
     watchers: tuple[int, ...] = ()
 
     def __init__(self, log: FakeLog) -> None:
@@ -158,7 +158,7 @@ def test_who_waits_without_bound_is_seen() -> None:
     findings = new_findings()
     watch = Watch(findings, lambda: 1_000)
     partition = FakePartition(FakeLog(0, 0))
-    partition._waiting_for_commit = tuple(range(1_000))
+    partition.waiting = tuple(range(1_000))
     broker: Any = FakeBroker(partition)
     watch.follow(broker)
     assert kinds(findings) == {"queue without bound", "too many tasks"}

@@ -10,13 +10,14 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_a_compiler_that_fails_does_not_fail_the_build(tmp_path):
-    names = ("records/kernel.py", "log/produce_kernel.py", "rpc/served_kernel.py", "host/_native.pyx")
-    for name in ("setup.py", *(f"src/semel/{name}" for name in names)):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, tmp_path / name)
-    for name in names:
-        (tmp_path / "src/semel" / name).parent.joinpath("__init__.py").touch()
-    (tmp_path / "src/semel/__init__.py").touch()
+    source = ROOT / "src/semel"
+    compiled = [path for pattern in ("*kernel.py", "*kernel.pxd", "*.pyx") for path in source.rglob(pattern)]
+    for path in (ROOT / "setup.py", *compiled):
+        copy = tmp_path / path.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, copy)
+    for folder in {source, *(path.parent for path in compiled)}:
+        (tmp_path / folder.relative_to(ROOT) / "__init__.py").touch()
     command = [sys.executable, "setup.py", "build_ext", "--build-lib", "built"]
     environment = {**os.environ, "CC": "/bin/false"}
     built = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)

@@ -25,6 +25,7 @@ from semel.host.api import Host
 from semel.log.errors import BrokenLog, CorruptSegment
 from semel.log.store import LogStore
 from semel.records import warn_if_uncompiled
+from semel.replication.term_kernel import Generation
 from semel.rpc.server import Limits, Server
 from semel.wire.primitives import coordinator_partition
 from semel.wire.spec.metadata_records import (
@@ -65,6 +66,8 @@ class Broker:
         self.cluster_id = ""
         self.authoriser = authoriser or AllowAll()
         self.on_broken = on_broken
+        # Raised when a leader, a setting or a permission changes: what was concluded from them is asked again.
+        self.generation = Generation()
         self.store = LogStore(host, config.log_dir(), config, on_broken)
         self.fetch_sessions = FetchSessions(host.random, config.int("max.incremental.fetch.session.cache.slots"))
         self.server = Server(host, _limits(config), Router(self, self.authoriser).dispatch, self._request_failed)
@@ -90,7 +93,14 @@ class Broker:
         self.metadata = MetadataLog(self.host.disk, self.host.clock, log, self.on_broken, self._committed)
         self.controller = Controller(self.metadata, self.config, self.host.random)
         self.producer_ids = ProducerIds(self.controller)
-        self.topics = Topics(lambda: self.metadata.committed, self.store, self.config, self.host.clock, self.on_broken)
+        self.topics = Topics(
+            lambda: self.metadata.committed,
+            self.store,
+            self.config,
+            self.host.clock,
+            self.on_broken,
+            self.generation,
+        )
         self._follow_config()
         self.groups = GroupCoordinator(
             self.topics.partition,

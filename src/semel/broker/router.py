@@ -27,7 +27,7 @@ from semel.wire.frame import read_request_header, response_parts
 from semel.wire.schema import Request, Response
 from semel.wire.spec.api_versions import ApiVersion, ApiVersionsResponse
 from semel.wire.spec.fetch import FetchRequest
-from semel.wire.spec.produce import ProduceRequest
+from semel.wire.spec.produce import ProduceRequest, ProduceResponse
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -70,7 +70,7 @@ class Router:
     def __init__(self, broker: Broker, authoriser: Authoriser) -> None:
         self._broker = broker
         self._authoriser = authoriser
-        self._lanes = ProduceLanes(broker, authoriser)
+        self._lanes = ProduceLanes(broker)
         self._fetch_lanes = FetchLanes(broker, authoriser)
         self._routes: dict[int, _Route] = {}
 
@@ -97,8 +97,9 @@ class Router:
             raise CloseConnection(str(error)) from error
         context = RequestContext(connection, version, header.client_id, self._authoriser)
         result = route.handle(self._broker, request, context)
-        if header.api_key == _PRODUCE:
-            self._lanes.learn(connection, frame, cast(ProduceRequest, request), version)
+        if header.api_key == _PRODUCE and isinstance(result, ProduceResponse | Committing):
+            told = result.response if isinstance(result, Committing) else result
+            self._lanes.learn(connection, frame, cast(ProduceRequest, request), cast(ProduceResponse, told), version)
         if isinstance(result, Response):
             if header.api_key == _FETCH:
                 self._fetch_lanes.learn(connection, frame, header, cast(FetchRequest, request))

@@ -17,6 +17,7 @@ from semel.host.api import Clock
 from semel.log.errors import BrokenLog, CorruptSegment, Refused
 from semel.log.store import LogStore
 from semel.replication.partition import Partition
+from semel.replication.term_kernel import Generation
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.metadata_records import (
     ConfigRecord,
@@ -59,12 +60,14 @@ class Topics:
         config: BrokerConfig,
         clock: Clock,
         on_broken: Callable[[BaseException], None],
+        generation: Generation,
     ) -> None:
         self._image = image
         self._store = store
         self.config = config
         self._clock = clock
         self._on_broken = on_broken
+        self._generation = generation
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
         self._online: dict[tuple[str, int], Partition] = {}
@@ -109,8 +112,7 @@ class Topics:
             if partition is None:
                 self._open(topic, index, state)
             elif isinstance(partition, Partition) and partition.leader_epoch != partition_state.leader_epoch:
-                partition.leader_epoch = partition_state.leader_epoch
-                _tell_leader(partition)
+                self._put(topic, partition.next_term(partition_state.leader_epoch))
 
     def _set_config(self, topic: Topic, config: TopicConfig) -> None:
         if topic.config != config:
@@ -135,8 +137,22 @@ class Topics:
             topic.partitions[index] = OfflinePartition(str(error))
             return
         epoch = state.partitions[index].leader_epoch
-        partition = Partition(topic.name, topic.topic_id, index, log, epoch, self._clock, self._on_broken)
-        topic.partitions[index] = self._online[topic.name, index] = partition
+        self._put(
+            topic,
+            Partition(
+                topic.name,
+                topic.topic_id,
+                index,
+                log,
+                epoch,
+                self._clock,
+                self._on_broken,
+                generation=self._generation,
+            ),
+        )
+
+    def _put(self, topic: Topic, partition: Partition) -> None:
+        topic.partitions[partition.index] = self._online[topic.name, partition.index] = partition
         _tell_leader(partition)
 
     def _close(self, topic: Topic) -> None:

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from semel.config import TopicConfig
 from semel.host.api import Disk, File, FileRange
+from semel.log.append_kernel import LogEnd
 from semel.log.disk_trouble import DiskTrouble
 from semel.log.epochs import FILE_NAME as EPOCHS_FILE
 from semel.log.epochs import LeaderEpochs
 from semel.log.errors import BrokenLog, Refused
 from semel.log.indexes import AbortedTransaction
-from semel.log.produce_kernel import LogEnd, OrdinaryBatch, OrdinaryProduce
 from semel.log.producers import NO_OFFSET, EndedTransaction, Producers
 from semel.log.segment import LOG_SUFFIX, NO_TIMESTAMP, Segment
 from semel.log.snapshots import remove_snapshot, snapshot_files, snapshot_offsets, write_snapshot_now
@@ -65,6 +65,8 @@ def _ignore(log: "Log") -> None:
 class Log(LogEnd):
     """One partition's batches on one disk. Made by `recovery.load_log`; a log without data has no files."""
 
+    segments: list[Segment]
+
     def __init__(
         self,
         disk: Disk,
@@ -87,8 +89,7 @@ class Log(LogEnd):
         self.end_offset = start_offset if end_offset is None else end_offset
         # Everything below is durable. Written to the recovery point checkpoint: recovery cuts nothing below it.
         self.flushed_offset = self.end_offset
-        # Everything below may be read; set by the partition that owns this log.
-        self.high_watermark = self.end_offset
+        self.high_watermark = self.end_offset  # from here on it is moved by the term that has this log
         # Set by the store: what `partition.metadata` says, and who is told when a segment is sealed.
         self.identity: bytes | None = None
         self.on_roll: Callable[[Log], None] = _ignore
@@ -96,8 +97,8 @@ class Log(LogEnd):
         # Set by the partition: who is told when the log begins later than before.
         self.on_start: Callable[[], None] = lambda: None
         self.dirty: list[Segment] = []
-        self.gathered = []
-        self.gathered_bytes = 0
+        self.pending = []
+        self.pending_bytes = 0
         self._unsettled: list[Segment] = []
         self._due_snapshot: tuple[Offset, dict[ProducerId, bytes]] | None = None
         # How many segment files were made, and of how many the names are durable.
@@ -124,13 +125,6 @@ class Log(LogEnd):
         if draft is not None:
             self.producers.apply(draft)
         return Appended(base_offset, self.end_offset - 1)
-
-    def append_ordinary(
-        self, sent: memoryview, ordinary: OrdinaryBatch | OrdinaryProduce, leader_epoch: Epoch, now_ms: int
-    ) -> Offset | None:
-        """As `append`, of an ordinary batch or request: the first offset. None: it is not one, and nothing is done."""
-        base_offset = ordinary.append(self, sent, leader_epoch, now_ms)
-        return None if base_offset < 0 else base_offset
 
     def append_record(self, key: bytes, value: bytes | None, leader_epoch: Epoch, now_ms: int) -> Offset:
         """Writes a record of this node in a batch of its own; where it stands."""
@@ -192,7 +186,7 @@ class Log(LogEnd):
         now_ms: int,
     ) -> None:
         """Writes a batch that carries its offsets and its leader epoch."""
-        assert not self.gathered, "others have these offsets, and are not written yet"
+        assert not self.pending, "others have these offsets, and are not written yet"
         base_offset, size_bytes = self.end_offset, len(batch)
         try:
             segment = self._segment_for(size_bytes, last_offset, max_timestamp_ms, now_ms)

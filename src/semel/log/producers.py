@@ -1,9 +1,10 @@
 """Idempotence: what one partition knows of every producer that wrote to it.
 
 A producer is one packed row, at most 110 bytes: Kafka's snapshot entry (its newest batch, epoch and open transaction)
-followed by up to four older batches, newest first. Rows are immutable: `check` makes a draft row, `apply` puts it in
-place after the write, so a failed write leaves everything as it was. Open transactions are kept beside the rows in
-the order of their first offsets, because the last stable offset is the first of them.
+followed by up to four older batches, newest first. `row_kernel` has the rule for the next row. Rows are immutable:
+`check` makes a draft row, `apply` puts it in place after the write, so a failed write leaves everything as it was. Open
+transactions are kept beside the rows in the order of their first offsets, because the last stable offset is the first
+of them.
 """
 
 from collections import deque
@@ -12,6 +13,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from semel.log.errors import Refused
+from semel.log.row_kernel import NO_ROW, follows, is_in_transaction, next_row
 from semel.log.types import Epoch, Offset, ProducerId, Sequence
 from semel.records.batch import BatchHeader
 from semel.records.control import ControlMarker, ControlType
@@ -27,7 +29,6 @@ NO_COORDINATOR = -1
 ENTRY = Struct(">qhiqiqiq")
 # One older batch of the window: last sequence, last offset, offset delta.
 OLDER = Struct(">iqi")
-_OLDER_BYTES = OLDER.size * (WINDOW_BATCHES - 1)
 _HALF = 1 << 30
 _MASK = (1 << 31) - 1
 
@@ -77,7 +78,7 @@ class Producers:
     """All producers of one partition."""
 
     def __init__(self) -> None:
-        # For `produce_kernel` as well, which makes the next row of a batch in order.
+        # Read and written by `append_kernel` as well, by the same rule.
         self.live_rows: dict[ProducerId, bytes] = {}
         # In order of first offset: appends grow, and loading sorts.
         self._open: dict[ProducerId, Offset] = {}
@@ -93,68 +94,53 @@ class Producers:
         A coordinator's batch inside a producer's transaction has no sequence: only its epoch is judged. One from a
         client without a sequence does not get this far (`validate`).
         """
-        row = self.live_rows.get(header.producer_id)
-        sequence = header.base_sequence
-        if row is None:
-            if sequence > 0:
-                raise Refused(
-                    ErrorCode.UNKNOWN_PRODUCER_ID,
-                    f"producer {header.producer_id} is not known here (expired, or its data was never written), "
-                    f"so its first sequence must be 0, not {sequence}",
-                )
-            return self._draft(header, base_offset, now_ms, b"", NO_COORDINATOR, NO_OFFSET)
-        _, epoch, last_sequence, last_offset, offset_delta, _, coordinator_epoch, transaction = ENTRY.unpack_from(row)
-        if header.producer_epoch != epoch:
-            if header.producer_epoch < epoch:
-                raise Refused(
-                    ErrorCode.INVALID_PRODUCER_EPOCH,
-                    f"producer {header.producer_id} writes with epoch {header.producer_epoch}, "
-                    f"but epoch {epoch} is known: a newer instance has taken over",
-                )
-            if sequence > 0:
-                raise Refused(
-                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                    f"producer {header.producer_id} begins epoch {header.producer_epoch} at sequence {sequence}, not 0",
-                )
-            window = b""
-        else:
-            if sequence != (last_sequence + 1) & _MASK and sequence != NO_SEQUENCE:
-                return self._behind_or_ahead(header, row, last_sequence)
-            window = b""
-            if last_sequence != NO_SEQUENCE:
-                window = (OLDER.pack(last_sequence, last_offset, offset_delta) + row[ENTRY.size :])[:_OLDER_BYTES]
-        if transaction != NO_OFFSET and not header.is_transactional:
-            raise Refused(
-                ErrorCode.INVALID_TXN_STATE,
-                f"producer {header.producer_id} has a transaction open since offset {transaction} "
-                "and wrote a batch outside of it",
-            )
-        return self._draft(header, base_offset, now_ms, window, coordinator_epoch, transaction)
+        row = self.live_rows.get(header.producer_id, NO_ROW)
+        if not follows(row, header.producer_epoch, header.base_sequence, header.is_transactional):
+            return self._duplicate_or_refusal(header, row)
+        return self._draft(header, row, base_offset, now_ms)
 
-    def _draft(
-        self,
-        header: BatchHeader,
-        base_offset: Offset,
-        now_ms: int,
-        window: bytes,
-        coordinator_epoch: Epoch,
-        transaction: Offset,
-    ) -> Draft:
-        began = NO_OFFSET
-        if transaction == NO_OFFSET and header.is_transactional:
-            transaction = began = base_offset
-        delta = header.last_offset_delta
-        entry = ENTRY.pack(
+    def _draft(self, header: BatchHeader, row: bytes, base_offset: Offset, now_ms: int) -> Draft:
+        after = next_row(
+            row,
             header.producer_id,
             header.producer_epoch,
-            NO_SEQUENCE if header.base_sequence == NO_SEQUENCE else (header.base_sequence + delta) & _MASK,
-            base_offset + delta,
-            delta,
+            header.base_sequence,
+            header.last_offset_delta,
+            base_offset,
             now_ms,
-            coordinator_epoch,
-            transaction,
+            header.is_transactional,
         )
-        return Draft(header.producer_id, entry + window, began)
+        begins = header.is_transactional and not is_in_transaction(row)
+        return Draft(header.producer_id, after, base_offset if begins else NO_OFFSET)
+
+    def _duplicate_or_refusal(self, header: BatchHeader, row: bytes) -> Draft:
+        """Says why a batch is not the next one of its producer: it is there already, or it raises Refused."""
+        sequence = header.base_sequence
+        if not row:
+            raise Refused(
+                ErrorCode.UNKNOWN_PRODUCER_ID,
+                f"producer {header.producer_id} is not known here (expired, or its data was never written), "
+                f"so its first sequence must be 0, not {sequence}",
+            )
+        known = Entry(*ENTRY.unpack_from(row))
+        if header.producer_epoch < known.epoch:
+            raise Refused(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {header.producer_id} writes with epoch {header.producer_epoch}, "
+                f"but epoch {known.epoch} is known: a newer instance has taken over",
+            )
+        if header.producer_epoch > known.epoch and sequence > 0:
+            raise Refused(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {header.producer_id} begins epoch {header.producer_epoch} at sequence {sequence}, not 0",
+            )
+        if header.producer_epoch == known.epoch and not follows(row, known.epoch, sequence, True):
+            return self._behind_or_ahead(header, row, known.last_sequence)
+        raise Refused(
+            ErrorCode.INVALID_TXN_STATE,
+            f"producer {header.producer_id} has a transaction open since offset {known.transaction_first_offset} "
+            "and wrote a batch outside of it",
+        )
 
     def _behind_or_ahead(self, header: BatchHeader, row: bytes, last_sequence: Sequence) -> Draft:
         """A batch that is not the next one: a known duplicate, an older duplicate, or a gap."""
@@ -235,15 +221,8 @@ class Producers:
                 row = _after_marker(known, row, header.producer_epoch, marker.coordinator_epoch, now_ms)
                 draft = Draft(header.producer_id, row, ended=known.transaction_first_offset)
             return self.apply_marker(draft, header.base_offset, marker.kind == ControlType.ABORT)
-        row = self.live_rows.get(header.producer_id)
-        window, coordinator_epoch, transaction = b"", NO_COORDINATOR, NO_OFFSET
-        if row is not None:
-            known = Entry(*ENTRY.unpack_from(row))
-            coordinator_epoch, transaction = known.coordinator_epoch, known.transaction_first_offset
-            if known.epoch == header.producer_epoch and known.last_sequence != NO_SEQUENCE:
-                newest = OLDER.pack(known.last_sequence, known.last_offset, known.offset_delta)
-                window = (newest + row[ENTRY.size :])[:_OLDER_BYTES]
-        self.apply(self._draft(header, header.base_offset, now_ms, window, coordinator_epoch, transaction))
+        row = self.live_rows.get(header.producer_id, NO_ROW)
+        self.apply(self._draft(header, row, header.base_offset, now_ms))
         return None
 
     def first_unstable_offset(self, high_watermark: Offset) -> Offset | None:

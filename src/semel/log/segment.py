@@ -9,9 +9,9 @@ from struct import Struct
 from typing import NamedTuple, NoReturn
 
 from semel.host.api import Buffer, Disk
+from semel.log.append_kernel import SegmentEnd
 from semel.log.errors import BrokenLog, CorruptSegment, Refused
 from semel.log.indexes import AbortedIndex, OffsetIndex, TimeIndex
-from semel.log.produce_kernel import SegmentEnd
 from semel.log.types import Offset
 from semel.records.batch import HEADER_BYTES, BatchHeader, check_crc, read_header
 from semel.records.errors import RecordError

@@ -20,18 +20,19 @@ from semel.host.api import Arguments, Buffer, Clock, FileRange, Result
 from semel.log.errors import BrokenLog, Refused
 from semel.log.indexes import AbortedTransaction
 from semel.log.log import Appended, Cold, Log, TimestampOffset
-from semel.log.produce_kernel import OrdinaryBatch, OrdinaryProduce
+from semel.log.ordinary_kernel import OrdinaryRules
 from semel.log.types import Epoch, Offset, ProducerId
 from semel.log.validate import Validated, validated
 from semel.records.batch import read_header
 from semel.records.control import ControlType
+from semel.replication.group_commit import GroupCommit
+from semel.replication.term_kernel import Generation, TermEnd
 from semel.wire.errors import ErrorCode
 
 logger = logging.getLogger("semel.replication")
 
 NO_EPOCH = -1
 UP_TO_HIGH_WATERMARK = -1
-_NEVER_MS = 1 << 40
 
 
 class Fetched(NamedTuple):
@@ -45,8 +46,11 @@ class Fetched(NamedTuple):
     diverging: tuple[Epoch, Offset] | None = None
 
 
-class Partition:
-    """A partition that this node leads."""
+class Partition(TermEnd):
+    """One term of leadership of a partition by this node. Another leader epoch is another object: who holds this one
+    finds it closed, and lets go."""
+
+    log: Log
 
     def __init__(
         self,
@@ -57,6 +61,9 @@ class Partition:
         leader_epoch: Epoch,
         clock: Clock,
         on_broken: Callable[[BaseException], None],
+        *,
+        generation: Generation | None = None,
+        group_commit: GroupCommit | None = None,
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
@@ -65,16 +72,31 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.clock = clock
         self.on_broken = on_broken
-        self._waiting_for_commit: deque[tuple[Offset, asyncio.Future[None]]] = deque()
-        self.watchers: dict[object, Callable[[], None]] = {}
-        self._is_flushing = False
-        self._whole_flush: asyncio.Task[None] | None = None  # the last one of more than a file
-        self._flush_over: asyncio.Future[None] | None = None  # while it closes
-        self._flush_timer: asyncio.TimerHandle | None = None
-        self._ordinary: OrdinaryBatch | None = None
+        self.waiting = deque()
+        self.watchers = {}
         self.is_closed = False
+        self._generation = generation or Generation()
+        self._group_commit = group_commit or GroupCommit(log, on_broken)
+        self._group_commit.told = self._flushed
+        self._rules = OrdinaryRules(log.config)
         log.epochs.assign(leader_epoch, log.end_offset)
         log.on_start = self.wake_watchers
+        self._follow_config()
+
+    def next_term(self, leader_epoch: Epoch) -> Partition:
+        """The same node leads on, in another epoch: this term ends for everyone who waits in it."""
+        self._end()
+        return Partition(
+            self.topic,
+            self.topic_id,
+            self.index,
+            self.log,
+            leader_epoch,
+            self.clock,
+            self.on_broken,
+            generation=self._generation,
+            group_commit=self._group_commit,
+        )
 
     @cached_property
     def _loop(self) -> asyncio.AbstractEventLoop:
@@ -88,7 +110,16 @@ class Partition:
     @config.setter
     def config(self, config: TopicConfig) -> None:
         self.log.config = config
-        self.tell_appended()
+        self._follow_config()
+        self._generation.raise_it()
+        self.appended()
+
+    def _follow_config(self) -> None:
+        config = self.log.config
+        self.commits_at_append = config.flush_messages != 1
+        self.flushes_in_turns = self._group_commit.flushes_in_turns
+        self._rules = OrdinaryRules(config)
+        self._has_ordinary = config.compression_type in ("producer", "uncompressed") and not config.stamps_at_append
 
     # -- writing
 
@@ -113,25 +144,17 @@ class Partition:
     def _lacks_replicas(self, acks: int) -> bool:
         return acks == -1 and self.log.config.min_insync_replicas > 1
 
-    def ordinary_for(self, acks: int) -> OrdinaryBatch | None:
-        """What batches are like that can be written as they are. None: with its settings, there are none."""
-        config = self.log.config
-        if (
-            config.compression_type not in ("producer", "uncompressed")
-            or config.stamps_at_append
-            or self._lacks_replicas(acks)
-        ):
-            return None
-        if self._ordinary is None or self._ordinary.config is not config:
-            self._ordinary = OrdinaryBatch(config)
-        return self._ordinary
+    def rules_for(self, acks: int) -> OrdinaryRules | None:
+        """What batches are like that can be written as they are. None: with the settings of this topic, none is."""
+        return self._rules if self._has_ordinary and not self._lacks_replicas(acks) else None
 
-    def append_ordinary(self, sent: memoryview, ordinary: OrdinaryBatch | OrdinaryProduce) -> Offset | None:
-        """As `validate` and `append`, of an ordinary batch or request: its first offset. None: it is not one."""
-        now_ms = self.clock.wall_ms()
-        base_offset = self._write(self.log.append_ordinary, sent, ordinary, self.leader_epoch, now_ms)
+    def append_ordinary(
+        self, batch: memoryview, rules: OrdinaryRules, may_join: Callable[[ProducerId, Epoch], bool] | None = None
+    ) -> Offset | None:
+        """As `validate` and `append`, of an ordinary batch: its first offset. None: it is not one."""
+        base_offset = self._write(rules.append, self.log, batch, self.leader_epoch, self.clock.wall_ms(), may_join)
         if base_offset is not None:
-            self.tell_appended()
+            self.appended()
         return base_offset
 
     def append_prepared(self, batch: bytearray) -> Appended:
@@ -142,7 +165,7 @@ class Partition:
     def append_record(self, key: bytes, value: bytes | None) -> Offset:
         """Writes a record of this node in a batch of its own, which nobody has to read again to know it."""
         offset = self._write(self.log.append_record, key, value, self.leader_epoch, self.clock.wall_ms())
-        self.tell_appended()
+        self.appended()
         return offset
 
     def append_marker(
@@ -168,11 +191,11 @@ class Partition:
     def _append(self, write: Callable[[*Arguments], Appended], *arguments: *Arguments) -> Appended:
         appended = self._write(write, *arguments)
         if not appended.is_duplicate:
-            self.tell_appended()
+            self.appended()
         return appended
 
     def _write(self, write: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
-        """Whoever asked for it, a client or a task of the node itself: if the log is broken, the node ends."""
+        """A broken log stops the node, whoever triggered the write."""
         try:
             return write(*arguments)
         except BrokenLog as broken:
@@ -196,93 +219,33 @@ class Partition:
 
         self.watch(log.trouble, look)
 
-    @property
-    def flushes_in_turns(self) -> bool:
-        """Whether its settings want a flush after so many records or so much time."""
-        return self.log.config.flush_messages < 1 << 62 or self.log.config.flush_ms < _NEVER_MS
+    # -- committing
 
-    def tell_appended(self) -> None:
-        """Something was appended: flushes begin, and whoever waits for it is told, as far as it is committed."""
-        log = self.log
-        if log.config.flush_messages == 1:
-            if log.is_dirty:
-                self._flush_soon()
-            return
-        self._advance(log.end_offset)
-        if log.end_offset - log.flushed_offset >= log.config.flush_messages:
-            self._flush_soon()
-        elif self._flush_timer is None and log.config.flush_ms < _NEVER_MS:
-            self._flush_timer = self._loop.call_later(log.config.flush_ms / 1000, self._flush_overdue)
+    def flush_if_due(self) -> None:
+        self._group_commit.flush_if_due()
 
-    def _flush_overdue(self) -> None:
-        self._flush_timer = None
-        self._flush_soon()
+    def _flushed(self) -> None:
+        if not self.commits_at_append and not self.is_closed:
+            self.advance(self.log.flushed_offset)
 
-    def _flush_soon(self) -> None:
-        """When this turn of the loop is over: what else comes in it is part of the flush."""
-        if not self._is_flushing and not self.is_closed:
-            self._is_flushing = True
-            self._loop.call_soon(self._begin_flushing)
-
-    def _begin_flushing(self) -> None:
-        self._go_on_flushing(self.log.is_dirty)
-
-    def _go_on_flushing(self, is_due: bool) -> None:
-        """Group commit: each flush makes durable whatever came during the one before."""
-        if is_due and not self.is_closed:
-            try:
-                if not self.log.flush_then(self._flushed):
-                    self._whole_flush = self._loop.create_task(self.log.flush())
-                    self._whole_flush.add_done_callback(self._flushed_whole)
-                return
-            except Exception as error:
-                self.on_broken(error)
-        self._is_flushing = False
-        if self._flush_over is not None:
-            self._flush_over.set_result(None)
-
-    def _flushed_whole(self, flush: asyncio.Task[None]) -> None:
-        if not flush.cancelled():  # else the node has ended
-            self._flushed(flush.exception())
-
-    def _flushed(self, error: BaseException | None) -> None:
-        log = self.log
-        if error is not None:
-            # A partition that was deleted meanwhile has lost its files: that is no failure of the disk.
-            if not self.is_closed:
-                self.on_broken(error)
-            self._go_on_flushing(False)
-        elif log.config.flush_messages == 1:
-            self._go_on_flushing(log.is_dirty)
-            self._advance(log.flushed_offset)
-        else:
-            self._go_on_flushing(log.end_offset - log.flushed_offset >= log.config.flush_messages)
-
-    def _advance(self, high_watermark: Offset) -> None:
-        """Moves the high watermark up, never back, and wakes who waited for it."""
-        log = self.log
-        if high_watermark <= log.high_watermark:
-            return
-        log.high_watermark = high_watermark
-        waiting = self._waiting_for_commit
+    def release_waiting(self) -> None:
+        high_watermark, waiting = self.log.high_watermark, self.waiting
         while waiting and waiting[0][0] < high_watermark:
             _, future = waiting.popleft()
             if not future.done():
                 future.set_result(None)
-        if self.watchers:
-            self.wake_watchers()
 
     def when_committed(self, last_offset: Offset) -> asyncio.Future[None] | None:
         """None when everything up to `last_offset` is committed; otherwise a future of it."""
         if last_offset < self.log.high_watermark:
             return None
         future: asyncio.Future[None] = self._loop.create_future()
-        waiting = self._waiting_for_commit
+        waiting = self.waiting
         if not waiting or waiting[-1][0] <= last_offset:
             waiting.append((last_offset, future))
         else:
             # A duplicate waits for an earlier offset than those that came after it.
-            self._waiting_for_commit = deque(sorted([*waiting, (last_offset, future)], key=lambda item: item[0]))
+            self.waiting = deque(sorted([*waiting, (last_offset, future)], key=lambda item: item[0]))
         return future
 
     # -- reading
@@ -370,17 +333,19 @@ class Partition:
     async def close(self) -> None:
         """A clean stop: waits for the flush that is under way."""
         self.abandon()
-        if self._is_flushing:
-            self._flush_over = self._loop.create_future()
-            await self._flush_over
+        await self._group_commit.when_over()
 
     def abandon(self) -> None:
-        """The partition is served here no longer: everyone who waits is told to look for its leader again."""
+        """The partition is served here no longer."""
+        self._group_commit.stop()
+        self._end()
+
+    def _end(self) -> None:
+        """The term is over: everyone who waits is told to look for the leader again."""
         self.is_closed = True
-        if self._flush_timer is not None:
-            self._flush_timer.cancel()
-        while self._waiting_for_commit:
-            _, future = self._waiting_for_commit.popleft()
+        self._generation.raise_it()
+        while self.waiting:
+            _, future = self.waiting.popleft()
             if not future.done():
                 future.set_exception(Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is closed"))
                 future.exception()  # whoever waited may have gone, and then it is no error that nobody hears of it

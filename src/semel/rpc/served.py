@@ -129,8 +129,6 @@ class ServedConnection(Receiving):
         self.is_open = True
         # A quicker dispatch for requests like its last one, if there is one; what that does not answer is for dispatch.
         self.short_way: Callable[[ServedConnection, memoryview], Answer] | None = None
-        # Where the records of its last request began, if it was a produce that another like it may follow.
-        self.lane_bytes = 0
         self.lane = None
         # What its last request was like, for who makes a short way only when another like it has come.
         self.last_kind: object = None

@@ -6,20 +6,16 @@ from typing import Any
 
 import pytest
 
-from semel.broker import produce_lanes
 from semel.broker.produce_lanes import ProduceLanes
-from semel.log.produce_kernel import Gathered, QuickLane
 from semel.replication.partition import Partition
-from semel.rpc.served import ServedConnection
 
 
 class Counted:
-    """How many requests went the short way, how many of them in one call, and how many tried."""
+    """How many requests went the short way, and how many tried."""
 
     def __init__(self) -> None:
         self.tried = 0
         self.served = 0
-        self.quickly = 0
         self.is_open = True
 
 
@@ -41,25 +37,27 @@ def counted(monkeypatch: pytest.MonkeyPatch, lanes: type[Any]) -> Counted:
 
 
 def counted_produces(monkeypatch: pytest.MonkeyPatch) -> Counted:
-    """Of produce requests, also those that a quick lane is asked for. If it is closed, no batch is an ordinary one."""
-    found = counted(monkeypatch, ProduceLanes)
-    last: list[Gathered | None] = [None]
+    """Of produce requests that a lane is asked for. If it is closed, there are no lanes, and no batch is ordinary."""
+    found = Counted()
+    learn, rules_for = ProduceLanes.learn, Partition.rules_for
 
-    class CountedLane:
-        def __init__(self, *what: Any) -> None:
-            self._lane = QuickLane(*what)
+    def counting(take: Any) -> Any:
+        def taking(connection: Any, buffer: memoryview, start: int, count: int) -> Any:
+            found.tried += 1
+            taken = take(connection, buffer, start, count)
+            found.served += taken is not None
+            if connection.lane is not None and connection.lane is not taking:  # another lane's
+                connection.lane = counting(connection.lane)
+            return taken
 
-        def gather(self, connection: ServedConnection, buffer: memoryview, start: int, count: int) -> Gathered | None:
-            answer = self._lane.gather(connection, buffer, start, count) if found.is_open else None
-            is_another = answer is not None and answer is not last[0]  # else one lane has it from another
-            found.served += is_another
-            found.quickly += is_another
-            last[0] = answer
-            return answer
+        return taking
 
-    ordinary_for = Partition.ordinary_for
-    monkeypatch.setattr(produce_lanes, "QuickLane", CountedLane)
-    monkeypatch.setattr(
-        Partition, "ordinary_for", lambda self, acks: ordinary_for(self, acks) if found.is_open else None
-    )
+    def learning(self: ProduceLanes, connection: Any, *rest: Any) -> None:
+        before = connection.lane
+        learn(self, connection, *rest)
+        if connection.lane is not before:
+            connection.lane = counting(connection.lane)
+
+    monkeypatch.setattr(ProduceLanes, "learn", learning)
+    monkeypatch.setattr(Partition, "rules_for", lambda self, acks: rules_for(self, acks) if found.is_open else None)
     return found

@@ -194,7 +194,7 @@ async def test_a_poll_is_tried_when_it_comes_and_once_after_whatever_woke_it(
     assert len(tried) == 1
     for _ in range(3):
         partition.log.append(batch := batch_of(b"a"), read_header(batch), partition.leader_epoch, NOW_MS)
-        partition._advance(partition.log.end_offset)
+        partition.advance(partition.log.end_offset)
         assert len(tried) == 1, "never from inside of what wakes it"
     await asyncio.sleep(0)
     assert len(tried) == 2

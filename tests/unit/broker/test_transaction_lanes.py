@@ -36,6 +36,7 @@ FLUSHES = pytest.mark.parametrize("flush_messages", ["1", "9223372036854775807"]
 
 @pytest.fixture
 def short_way(monkeypatch: pytest.MonkeyPatch) -> Counted:
+    monkeypatch.setattr(link, "WHOLE_CHUNK_CHANCE", 1)  # a lane serves only what comes whole
     return counted_produces(monkeypatch)
 
 
@@ -137,11 +138,7 @@ FICKLE = Fickle()
 
 
 @FLUSHES
-def test_a_transactional_id_that_may_not_be_used_any_more(
-    flush_messages: str, short_way: Counted, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(link, "WHOLE_CHUNK_CHANCE", 1)  # or no quick lane would be asked
-
+def test_a_transactional_id_that_may_not_be_used_any_more(flush_messages: str, short_way: Counted) -> None:
     @simulated(settings={"log.flush.interval.messages": flush_messages}, authoriser=lambda: FICKLE)
     async def taken_away(node: Node) -> None:
         client = await with_transactions(node)
@@ -152,6 +149,7 @@ def test_a_transactional_id_that_may_not_be_used_any_more(
         before = short_way.served
         assert before >= 2
         FICKLE.may_use_id = False
+        node.broker.generation.raise_it()
         try:
             assert await producer.write(b"no") == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         finally:

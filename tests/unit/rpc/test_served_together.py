@@ -13,16 +13,16 @@ from plain_kernels import plain
 from semel.host.api import LaterReply, made
 from semel.rpc import served_kernel
 from semel.rpc.served import ServedConnection
-from semel.rpc.served_kernel import Several
+from semel.rpc.served_kernel import ReplyBatch
 
 PLAIN = plain("served_kernel", "rpc")
 KERNELS = [PLAIN, served_kernel] if served_kernel.compiled else [PLAIN]
 
 
-class Gathered:
+class PendingRequest:
     def __init__(self, lane: Lane, connection: ServedConnection, request: memoryview) -> None:
         self.is_made = False
-        self.several: Several | None = None
+        self.batch: ReplyBatch | None = None
         self.is_bad = bytes(request[4:13]) == b"quick bad"
         self.waits = bytes(request[4:14]) == b"quick wait"
         self.is_committed = bytes(request[4:18]) == b"quick wait not"
@@ -44,19 +44,19 @@ class Gathered:
             self._lane.bench.dispatch.seen.append(b"settled: " + bytes(self._request[4:]))
 
     def end(self) -> None:
-        if self.several is not None:
+        if self.batch is not None:
             if self.is_bad:
-                self.several.send_in_turn()
+                self.batch.send_in_turn()
         elif self.is_bad:
-            self.answer_or_longer_way()
+            self.answer_or_fall_back()
         elif self.waits:
             assert self._answer is not None
             self._answer = self._connection.answer_when(self.commits_of([self]), self._answer)
 
-    def commits_of(self, answers: list[Gathered]) -> list[asyncio.Future[None]]:
+    def commits_of(self, answers: list[PendingRequest]) -> list[asyncio.Future[None]]:
         return [self._lane.commit() for one in answers if one.waits and not one.is_committed]
 
-    def answer_or_longer_way(self) -> bytes | None:
+    def answer_or_fall_back(self) -> bytes | None:
         if self.is_bad:
             self._answer = self._connection.serve_alone(self._request[4:])
         return self._answer
@@ -68,7 +68,7 @@ class Lane:
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
-        self.waiting: list[Gathered] = []
+        self.waiting: list[PendingRequest] = []
         self.commits: list[asyncio.Future[None]] = []
 
     def commit(self) -> asyncio.Future[None]:
@@ -83,7 +83,7 @@ class Lane:
             raise RuntimeError("planted")
         if bytes(request[4:14]) != b"quick wait" and connection.has_outstanding:
             return None
-        self.waiting.append(Gathered(self, connection, request))
+        self.waiting.append(PendingRequest(self, connection, request))
         return self.waiting[-1]
 
     def settle(self) -> None:

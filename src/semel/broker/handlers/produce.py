@@ -1,21 +1,28 @@
 """Produce (0), versions 3-13: writes batches, each partition on its own; what transactions add is in
-`broker/transactional_produce`."""
+`broker/transactional_produce`.
+
+An ordinary batch is written in one step; any other takes the long path: it is opened and judged record by record, and
+may have to wait for a thread or for its transaction. Requests that are like the one before do not come here
+(`lane_kernel`).
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from typing import NamedTuple
 
 from semel.broker.authoriser import Operation, ResourceType
 from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
 from semel.broker.handlers.transaction_errors import note_fenced
 from semel.broker.router import Committing
-from semel.broker.transactional_produce import explained, has_to_wait, join, verify
+from semel.broker.transactional_produce import explained, has_to_wait, join, may_write_at_once, verify
 from semel.coordinator.topic_names import INTERNAL_TOPICS
 from semel.coordinator.txn.decisions import Identity
 from semel.log.errors import Refused
 from semel.log.log import Appended
+from semel.log.types import Epoch, ProducerId
 from semel.log.validate import Validated
 from semel.records.compression import Codec
 from semel.replication.partition import Partition
@@ -39,105 +46,195 @@ _TOPIC_IDS_SINCE = 13
 _OPEN_ELSEWHERE_BYTES = 128 << 10
 
 
-def handle(
-    broker: Broker, request: ProduceRequest, context: RequestContext
-) -> ProduceResponse | Committing | Coroutine[None, None, ProduceResponse | None] | None:
-    if request.transactional_id is not None and has_to_wait(broker, request.transactional_id, context.version):
-        _keep_records(request)
-        return _produce_later(broker, request, context)
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            if data.records is not None and len(data.records) >= _OPEN_ELSEWHERE_BYTES and _codec(data.records):
-                _keep_records(request)
-                return _produce_later(broker, request, context)
-    waits_for: list[asyncio.Future[None]] = []
-    response = _produce(broker, request, context, waits_for)
-    if request.acks == _ACKS_NONE:
-        return None
-    return Committing(response, waits_for) if waits_for else response
-
-
 def _codec(records: memoryview) -> int:
     return records[_ATTRIBUTES_AT] & _CODEC_BITS if len(records) > _ATTRIBUTES_AT else 0
 
 
-def _keep_records(request: ProduceRequest) -> None:
+def handle(
+    broker: Broker, request: ProduceRequest, context: RequestContext
+) -> ProduceResponse | Committing | Coroutine[None, None, ProduceResponse | None] | None:
+    produce = _Produce(broker, request, context)
+    topics: list[TopicProduceResponse] = []
+    left: list[_Left] = []
+    for topic in request.topic_data:
+        results: list[PartitionProduceResponse] = []
+        for data in topic.partition_data:
+            result = produce.ordinary(topic, data)
+            if result is None:
+                result = PartitionProduceResponse(index=data.index)
+                left.append(_Left(topic, data, results, len(results)))
+            results.append(result)
+        topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results))
+    response = ProduceResponse(responses=topics)
+    if left:
+        if produce.has_to_wait(left):
+            _keep_records(left)
+            return produce.long_later(left, response)
+        produce.long(left)
+    if request.acks == _ACKS_NONE:
+        return None
+    return Committing(response, produce.waits_for) if produce.waits_for else response
+
+
+class _Left(NamedTuple):
+    """A partition that is left to the long path, and where its result belongs."""
+
+    topic: TopicProduceData
+    data: PartitionProduceData
+    results: list[PartitionProduceResponse]
+    place: int
+
+
+def _keep_records(left: list[_Left]) -> None:
     """A frame that came in one piece lies in the buffer that all connections read into: while this request waits for a
     thread, the next read would write over its records."""
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            if data.records is not None:
-                data.records = memoryview(bytearray(data.records))
+    for _, data, _, _ in left:
+        if data.records is not None:
+            data.records = memoryview(bytearray(data.records))
 
 
-async def _produce_later(broker: Broker, request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
-    """Large compressed batches are judged in a thread first, and partitions join a transaction. The connection waits
-    meanwhile, so its order is kept."""
-    joining: dict[Identity, list[tuple[PartitionProduceData, Partition]]] = {}
-    for topic in request.topic_data:
-        for data in topic.partition_data:
+class _Produce:
+    """One request."""
+
+    __slots__ = ("_broker", "_context", "_request", "waits_for")
+
+    def __init__(self, broker: Broker, request: ProduceRequest, context: RequestContext) -> None:
+        self._broker = broker
+        self._request = request
+        self._context = context
+        self.waits_for: list[asyncio.Future[None]] = []
+
+    # -- the ordinary path
+
+    def ordinary(self, topic: TopicProduceData, data: PartitionProduceData) -> PartitionProduceResponse | None:
+        """The result of a partition whose batch is ordinary, or that is refused; None is for the long path."""
+        partition: Partition | None = None
+        records = data.records
+        try:
+            partition = self._target(topic, data)
+            rules = partition.rules_for(self._request.acks)
+            if rules is None or not isinstance(records, memoryview) or records.readonly:
+                return None
+            may_join = None if self._request.transactional_id is None else self._may_join(partition)
+            base_offset = partition.append_ordinary(records, rules, may_join)
+        except Refused as refusal:
+            return self._refused(data, partition, refusal)
+        if base_offset is None:
+            return None
+        return self._written(data, partition, Appended(base_offset, partition.log.end_offset - 1))
+
+    def _may_join(self, partition: Partition) -> Callable[[ProducerId, Epoch], bool]:
+        transactional_id, version = self._request.transactional_id or "", self._context.version
+        place = (partition.topic, partition.index)
+
+        def may_join(producer_id: ProducerId, producer_epoch: Epoch) -> bool:
+            claimed = Identity(producer_id, producer_epoch)
+            return may_write_at_once(self._broker, transactional_id, claimed, place, version)
+
+        return may_join
+
+    # -- the long path
+
+    def has_to_wait(self, left: list[_Left]) -> bool:
+        """For its transaction, or for a thread that opens a large compressed batch."""
+        transactional_id = self._request.transactional_id
+        if transactional_id is not None and has_to_wait(self._broker, transactional_id, self._context.version):
+            return True
+        return any(
+            data.records is not None and len(data.records) >= _OPEN_ELSEWHERE_BYTES and _codec(data.records)
+            for _, data, _, _ in left
+        )
+
+    async def long_later(self, left: list[_Left], response: ProduceResponse) -> ProduceResponse | None:
+        """Large compressed batches are judged in a thread first, and partitions join a transaction. The connection
+        waits meanwhile, so its order is kept."""
+        joining: dict[Identity, list[tuple[PartitionProduceData, Partition]]] = {}
+        for topic, data, _, _ in left:
             try:
-                partition = _target(broker, request, context, topic, data)
-                batch = data.records = await _validated(broker, partition, data.records or b"")
+                partition = self._target(topic, data)
+                batch = data.records = await self._validated(partition, data.records or b"")
                 if batch.header.is_transactional:
                     claimed = Identity(batch.header.producer_id, batch.header.producer_epoch)
                     joining.setdefault(claimed, []).append((data, partition))
             except Refused as refusal:
                 data.records = refusal
-    if request.transactional_id is not None:
-        for claimed, members in joining.items():
-            places = [(partition.topic, partition.index) for _, partition in members]
-            try:
-                await join(broker, request.transactional_id, claimed, places, context.version)
-            except Refused as refusal:
-                for data, _ in members:
-                    data.records = refusal
-    waits_for: list[asyncio.Future[None]] = []
-    response = _produce(broker, request, context, waits_for)
-    if request.acks == _ACKS_NONE:
-        return None
-    if waits_for:
-        await asyncio.gather(*waits_for)
-    return response
+        if self._request.transactional_id is not None:
+            for claimed, members in joining.items():
+                places = [(partition.topic, partition.index) for _, partition in members]
+                try:
+                    await join(self._broker, self._request.transactional_id, claimed, places, self._context.version)
+                except Refused as refusal:
+                    for data, _ in members:
+                        data.records = refusal
+        self.long(left)
+        if self._request.acks == _ACKS_NONE:
+            return None
+        if self.waits_for:
+            await asyncio.gather(*self.waits_for)
+        return response
 
+    async def _validated(self, partition: Partition, records: memoryview | bytes) -> Validated:
+        if len(records) >= _OPEN_ELSEWHERE_BYTES:
+            return await self._broker.host.jobs.run_in_thread(partition.validate, records)
+        return partition.validate(records)
 
-async def _validated(broker: Broker, partition: Partition, records: memoryview | bytes) -> Validated:
-    if len(records) >= _OPEN_ELSEWHERE_BYTES:
-        return await broker.host.jobs.run_in_thread(partition.validate, records)
-    return partition.validate(records)
+    def long(self, left: list[_Left]) -> None:
+        for topic, data, results, place in left:
+            results[place] = self._judged(topic, data)
 
-
-def _produce(
-    broker: Broker, request: ProduceRequest, context: RequestContext, waits_for: list[asyncio.Future[None]]
-) -> ProduceResponse:
-    responses = []
-    for topic in request.topic_data:
-        results = [_append(broker, request, context, topic, data, waits_for) for data in topic.partition_data]
-        responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results))
-    return ProduceResponse(responses=responses)
-
-
-def _append(
-    broker: Broker,
-    request: ProduceRequest,
-    context: RequestContext,
-    topic: TopicProduceData,
-    data: PartitionProduceData,
-    waits_for: list[asyncio.Future[None]],
-) -> PartitionProduceResponse:
-    partition: Partition | None = None
-    try:
-        partition = _target(broker, request, context, topic, data)
-        appended = _appended_as_it_is(request, partition, data.records)
-        if appended is None:
+    def _judged(self, topic: TopicProduceData, data: PartitionProduceData) -> PartitionProduceResponse:
+        partition: Partition | None = None
+        try:
+            partition = self._target(topic, data)
             records = data.records
             batch = records if isinstance(records, Validated) else partition.validate(records or b"")
             if batch.header.is_transactional:
-                verify(broker, request.transactional_id, batch.header, partition, context.version)
-            appended = _appended(broker, request, context, partition, batch)
-    except Refused as refusal:
+                verify(self._broker, self._request.transactional_id, batch.header, partition, self._context.version)
+            return self._written(data, partition, self._appended(partition, batch))
+        except Refused as refusal:
+            return self._refused(data, partition, refusal)
+
+    def _appended(self, partition: Partition, batch: Validated) -> Appended:
+        try:
+            return partition.append(batch, self._request.acks)
+        except Refused as refusal:
+            transactional_id = self._request.transactional_id
+            if transactional_id is None:
+                raise
+            version = self._context.version
+            raise explained(self._broker, transactional_id, batch.header, version, refusal) from refusal
+
+    # -- both
+
+    def _target(self, topic: TopicProduceData, data: PartitionProduceData) -> Partition:
+        """Where a batch is to go, if it may go there. The one place that authorises a produce."""
+        name = _name(self._broker, topic, self._context)
+        self._context.authorise_topic(Operation.WRITE, name)
+        _check_request(self._request, self._context, data)
+        if name in INTERNAL_TOPICS:
+            # Its coordinator would not know of it until the next start.
+            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by its coordinator only")
+        return self._broker.topics.partition(name, data.index)
+
+    def _written(
+        self, data: PartitionProduceData, partition: Partition, appended: Appended
+    ) -> PartitionProduceResponse:
+        if self._request.acks == _ACKS_ALL:
+            committed = partition.when_committed(appended.last_offset)
+            if committed is not None:
+                self.waits_for.append(committed)
+        return PartitionProduceResponse(
+            index=data.index,
+            base_offset=appended.base_offset,
+            log_append_time_ms=appended.append_time_ms,
+            log_start_offset=partition.log.start_offset,
+        )
+
+    def _refused(
+        self, data: PartitionProduceData, partition: Partition | None, refusal: Refused
+    ) -> PartitionProduceResponse:
         note_fenced(refusal)
-        if request.acks == _ACKS_NONE:
+        if self._request.acks == _ACKS_NONE:
             # Nobody reads an answer: losing the connection is the only way to say that something went wrong.
             raise CloseConnection(f"produce with acks=0 failed: {refusal}") from refusal
         return PartitionProduceResponse(
@@ -147,53 +244,6 @@ def _append(
             log_start_offset=-1 if partition is None else partition.log.start_offset,
             error_message=refusal.text,
         )
-    if request.acks == _ACKS_ALL:
-        committed = partition.when_committed(appended.last_offset)
-        if committed is not None:
-            waits_for.append(committed)
-    return PartitionProduceResponse(
-        index=data.index,
-        base_offset=appended.base_offset,
-        log_append_time_ms=appended.append_time_ms,
-        log_start_offset=partition.log.start_offset,
-    )
-
-
-def _appended_as_it_is(request: ProduceRequest, partition: Partition, records: object) -> Appended | None:
-    """What most batches are is written in one step; None: it is to be looked at in detail."""
-    if request.transactional_id is not None or not isinstance(records, memoryview) or records.readonly:
-        return None
-    ordinary = partition.ordinary_for(request.acks)
-    base_offset = None if ordinary is None else partition.append_ordinary(records, ordinary)
-    return None if base_offset is None else Appended(base_offset, partition.log.end_offset - 1)
-
-
-def _appended(
-    broker: Broker, request: ProduceRequest, context: RequestContext, partition: Partition, batch: Validated
-) -> Appended:
-    try:
-        return partition.append(batch, request.acks)
-    except Refused as refusal:
-        if request.transactional_id is None:
-            raise
-        raise explained(broker, request.transactional_id, batch.header, context.version, refusal) from refusal
-
-
-def _target(
-    broker: Broker,
-    request: ProduceRequest,
-    context: RequestContext,
-    topic: TopicProduceData,
-    data: PartitionProduceData,
-) -> Partition:
-    """Where a batch is to go, if it may go there."""
-    name = _name(broker, topic, context)
-    context.authorise_topic(Operation.WRITE, name)
-    _check_request(request, context, data)
-    if name in INTERNAL_TOPICS:
-        # Its coordinator would not know of it until the next start.
-        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by its coordinator only")
-    return broker.topics.partition(name, data.index)
 
 
 def _name(broker: Broker, topic: TopicProduceData, context: RequestContext) -> str:

@@ -140,8 +140,8 @@ def check_idle(broker: Broker, findings: Findings) -> None:
     """All clients are gone: nobody waits any more, nothing is kept for anybody."""
     for partition in broker.topics.online():
         name = f"{partition.topic}-{partition.index}"
-        if partition._waiting_for_commit:
-            findings.wrong("queue left over", f"{len(partition._waiting_for_commit)} wait for a commit of {name}")
+        if partition.waiting:
+            findings.wrong("queue left over", f"{len(partition.waiting)} wait for a commit of {name}")
         left = [one for one in partition.watchers if not (isinstance(one, FetchSession) and one.is_kept)]
         if left:
             findings.wrong("queue left over", f"{len(left)} watch {name}")

@@ -88,7 +88,7 @@ class Watch:
         high, stable = partition.log.high_watermark, partition.log.last_stable_offset
         last_high, last_stable = self._seen.get(key, (0, 0))
         name = f"{partition.topic}-{partition.index}"
-        waiting = len(partition._waiting_for_commit) + len(partition.watchers)
+        waiting = len(partition.waiting) + len(partition.watchers)
         if waiting > WAITING_MAX:
             self._findings.wrong("queue without bound", f"{waiting} wait at {name}")
         if high < last_high:
