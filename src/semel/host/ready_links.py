@@ -2,8 +2,8 @@
 
 A turn of asyncio's loop costs as much as a small request. So the links that are ready are served here in one go, round
 after round for a while, and the loop has its turn in between. Small answers are kept until the round is over: those of
-one link leave in one call, and a peer that sleeps is woken once, not for each of them. Where it is compiled, a round
-is `_rounds`.
+one link leave in one call, and a peer that sleeps is woken once, not for each of them. A round is in `_rounds`, or in
+`rounds` where that is not compiled.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ import asyncio
 import select
 from typing import TYPE_CHECKING, Protocol
 
+from semel.host.rounds import serve_round
 from semel.host.wakefulness import Wakefulness
 
 if TYPE_CHECKING:
     from semel.host._rounds import RangeSender, Reader
 
 try:
-    from semel.host._rounds import serve_round
+    from semel.host._rounds import serve_round as serve_compiled_round
 except ImportError:
-    serve_round = None  # type: ignore[assignment]
+    serve_compiled_round = None  # type: ignore[assignment]
 
 ROUNDS_PER_TURN = 4
 EVENTS_PER_ROUND = 64
@@ -121,12 +122,9 @@ class ReadyLinks:
 
     def _serve_round(self) -> bool:
         """Whether any was ready."""
-        if serve_round is not None:
-            return serve_round(self._fd, self._readers, self._senders, self._ready)
-        ready = self._poll(0, EVENTS_PER_ROUND)
-        for fd, events in ready:
-            self._ready(fd, events)
-        return bool(ready)
+        if serve_compiled_round is not None:
+            return serve_compiled_round(self._fd, self._readers, self._senders, self._ready)
+        return serve_round(self._poll(0, EVENTS_PER_ROUND), self._readers, self._ready)
 
     def _ready(self, fd: int, events: int) -> None:
         member = self._watched.get(fd)

@@ -23,7 +23,9 @@ from semel.host.real_file import RealFile
 try:
     from semel.host._rounds import RangeSender, Reader
 except ImportError:
-    RangeSender = Reader = None  # type: ignore[assignment,misc]
+    from semel.host.rounds import Reader  # type: ignore[assignment]
+
+    RangeSender = None  # type: ignore[assignment,misc]
 
 TURN_BYTES = 4 << 20
 READS_PER_EVENT = 4
@@ -98,8 +100,7 @@ class RealLink:
         self._receiver = receiver
         self._get_buffer = receiver.get_buffer
         self._received = receiver.received
-        if Reader is not None:
-            self._reader = Reader(self, self._fd, receiver.get_buffer, receiver.received)
+        self._reader = Reader(self, self._fd, receiver.get_buffer, receiver.received)
         if self._ended is not None:
             self._loop.call_soon(self._announce)
         elif not self._closing:

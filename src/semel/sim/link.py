@@ -6,10 +6,11 @@ import contextvars
 import errno
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, cast
 
-from semel.host.api import FileRange, Link, Part, Receiver, made
+from semel.host.api import Buffer, FileRange, LaterReply, Link, Part, Receiver, made
 from semel.sim.loop import SimHandle
 from semel.sim.power import PowerLost
 
@@ -46,7 +47,12 @@ class Pipe:
         self.waited = False
 
     def put(self, parts: Sequence[Part]) -> None:
-        self._queue.extend(parts)
+        """What is sent in one call leaves together, as with a real socket; only ranges of files stay what they are."""
+        for is_range, together in groupby(parts, lambda part: isinstance(part, FileRange)):
+            if is_range:
+                self._queue.extend(together)
+            else:
+                self._queue.append(b"".join(cast(Iterator[Buffer], together)))
         self._sender.unsent_bytes += sum(map(len, parts))
         self.pump()
         if self._queue:
@@ -192,7 +198,9 @@ class SimLink:
         self._arrived: deque[bytes | None] = deque()
         self._paused = False
         self._closing = False
-        self._delivering = False
+        self._is_ready = False  # waits for a round of its node
+        self._reply: bytes | LaterReply | None = None  # of this round
+        self.replies_later = False
         self._ended = False
         self._reason: BaseException | None = None
         self._turn: SimHandle | None = None
@@ -246,24 +254,44 @@ class SimLink:
         self._deliver()
 
     def _deliver(self) -> None:
-        if self._delivering or self._wires.loop.holds_back(self._context, self._deliver):
-            return
-        self._delivering = True
+        """What has arrived is read in the next round of its node."""
+        if not self._is_ready and not self._wires.loop.holds_back(self._context, self._deliver):
+            self._is_ready = True
+            self._wires.round_of(self.node).join(self)
+
+    def read(self) -> bool:
+        """As much as its receiver takes at once. Whether there is a reply to be sent when the round is over."""
+        self._is_ready = False
+        if self._wires.loop.holds_back(self._context, self._deliver):
+            return False
         try:
-            while self._arrived and not self._ended and (self._closing or (self._receiver and not self._paused)):
-                chunk = self._arrived.popleft()
-                if chunk is None:
-                    self.end(None)
-                elif self._closing:
-                    self.other_end.outgoing.taken(len(chunk))
-                else:
-                    self._hand_over(chunk)
+            self._read()
         except PowerLost:
             pass
         except Exception as error:
             self._fail(error)
-        finally:
-            self._delivering = False
+        if self._can_read:
+            self._deliver()
+        return self._reply is not None
+
+    @property
+    def _can_read(self) -> bool:
+        return (
+            bool(self._arrived)
+            and not self._ended
+            and (self._closing or (self._receiver is not None and not self._paused))
+        )
+
+    def _read(self) -> None:
+        while self._can_read:
+            chunk = self._arrived.popleft()
+            if chunk is None:
+                self.end(None)
+            elif self._closing:
+                self.other_end.outgoing.taken(len(chunk))
+            else:
+                self._hand_over(chunk)
+                return
 
     def _hand_over(self, chunk: bytes) -> None:
         assert self._receiver is not None
@@ -274,10 +302,34 @@ class SimLink:
         buffer[:count] = chunk[:count]
         if count < len(chunk):
             self._arrived.appendleft(chunk[count:])
-        reply = self._context.run(made, self._context.run(self._receiver.received, count))
-        if reply is not None:
-            self._context.run(self.send, [reply])
+        reply = self._context.run(self._receiver.received, count)
+        self.replies_later = reply is not None and type(reply) is not bytes
+        if not self._ended:
+            self._reply = reply
         self.other_end.outgoing.taken(count)
+
+    def make_reply(self) -> None:
+        try:
+            self._context.run(made, self._reply)
+        except PowerLost:
+            pass
+        except Exception as error:
+            self._fail(error)
+
+    def send_reply(self) -> None:
+        try:
+            reply = self._take_reply()
+            if reply is not None:
+                self._context.run(self.send, [reply])
+        except PowerLost:
+            pass
+        except Exception as error:
+            self._fail(error)
+
+    def _take_reply(self) -> bytes | None:
+        """Whatever else is to be sent goes behind it."""
+        kept, self._reply = self._reply, None
+        return self._context.run(made, kept)
 
     def drained(self) -> None:
         if self._wires.loop.holds_back(self._context, self.drained):
@@ -298,6 +350,10 @@ class SimLink:
                 if isinstance(part, FileRange):
                     part.release()
             return
+        reply = None if self._reply is None else made(self._reply)
+        if reply is not None and self._reply is not None:
+            parts = [reply, *parts]
+        self._reply = None
         crash = self._wires.sending(self.node)
         if crash == "before":
             self._wires.blow_fuse(self.node)
@@ -356,10 +412,20 @@ class SimLink:
         self._ended = True
         self._reason = reason
         self._arrived.clear()
+        self._drop_reply()
         self.outgoing.drop_queue()
         self._wires.forget(self)
         if self._receiver is not None:
             self._wires.loop.call_soon(self._announce)
+
+    def _drop_reply(self) -> None:
+        """It is made all the same, with the others: its request counts."""
+        reply, self._reply = self._reply, None
+        if reply is not None and self._receiver is not None:
+            try:
+                self._context.run(made, reply)
+            except PowerLost:
+                pass
 
     def _announce(self) -> None:
         if self._receiver is None or self._wires.loop.holds_back(self._context, self._announce):

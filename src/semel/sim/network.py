@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Literal, NoReturn
 
 from semel.host.api import Link
+from semel.host.rounds import serve_readings
 from semel.sim.link import Pipe, SimLink
 from semel.sim.loop import SimLoop
 from semel.sim.power import PowerLost
@@ -42,10 +43,39 @@ class _Trap:
         self.spring = spring
 
 
+TOGETHER, DIED_TOGETHER = "requests of several connections together", "death between judging and answering them"
+"""What may be seen of rounds."""
+
+
+class Round:
+    """The links of a node that are ready: served in one go, as a busy node finds them when it looks."""
+
+    def __init__(self, wires: Wires, node: str) -> None:
+        self._wires = wires
+        self._node = node
+        self._ready: list[SimLink] = []
+
+    def join(self, link: SimLink) -> None:
+        self._ready.append(link)
+        if len(self._ready) == 1:
+            wires = self._wires
+            delay_s = wires.random.uniform(0, wires.round_ms) / 1000 if wires.round_ms else 0
+            wires.loop.call_later(delay_s, self._serve, context=wires.context)
+
+    def _serve(self) -> None:
+        ready, self._ready = self._ready, []
+        starts = self._wires.starts_of(self._node)
+        if serve_readings(ready) > 1:
+            self._wires.rounds_seen.add(TOGETHER)
+            if self._wires.starts_of(self._node) != starts:
+                self._wires.rounds_seen.add(DIED_TOGETHER)
+
+
 class Wires:
     """All connections of a simulated world. Nodes are known by name, and their host name is the node's name.
 
     `latency_ms` is drawn for every chunk; `cut_chance` is the chance, per chunk, that the connection is reset there.
+    A node reads what has arrived after a time of up to `round_ms`, and all that has arrived until then with it.
     """
 
     def __init__(
@@ -55,11 +85,15 @@ class Wires:
         *,
         latency_ms: tuple[float, float] = (0.1, 1.0),
         cut_chance: float = 0.0,
+        round_ms: float = 0.0,
     ) -> None:
         self.loop = loop
         self.random = random_module.Random(random) if isinstance(random, int) else random
         self.latency_ms = latency_ms
         self.cut_chance = cut_chance
+        self.round_ms = round_ms
+        self.rounds_seen: set[str] = set()
+        self._rounds: dict[str, Round] = {}
         self.log: deque[tuple[float, str]] = deque(maxlen=LOGGED_EVENTS)
         self._listeners: dict[tuple[str, int], SimListener] = {}
         self._links: dict[int, SimLink] = {}  # by number, both ends of every connection
@@ -184,6 +218,11 @@ class Wires:
     def blow_fuse(self, node: str) -> NoReturn:
         self._fuses.pop(node).die()
         raise PowerLost(f"{node} at a send")
+
+    def round_of(self, node: str) -> Round:
+        if node not in self._rounds:
+            self._rounds[node] = Round(self, node)
+        return self._rounds[node]
 
     def are_parted(self, node: str, other: str) -> bool:
         return frozenset((node, other)) in self._parted

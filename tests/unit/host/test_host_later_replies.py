@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from network_peers import Pair, Recorder
 
-from semel.host.real_link import Reader
+from semel.host import ready_links, real_link, rounds
 from semel.host.real_network import RealNetwork
 
 
@@ -92,10 +92,16 @@ class Round:
             pair.listener.close()
 
 
-needs_rounds = pytest.mark.skipif(Reader is None, reason="rounds are not compiled here: every reply is made at once")
+@pytest.fixture(autouse=True, params=["compiled", "plain"])
+def rounds_of(request, monkeypatch):
+    if request.param == "plain":
+        monkeypatch.setattr(real_link, "Reader", rounds.Reader)
+        monkeypatch.setattr(real_link, "RangeSender", None)
+        monkeypatch.setattr(ready_links, "serve_compiled_round", None)
+    elif ready_links.serve_compiled_round is None:
+        pytest.skip("rounds are not compiled here")
 
 
-@needs_rounds
 async def test_the_replies_of_a_round_are_made_together_and_all_are_sent():
     round_ = Round("abcd")
     await round_.begin()
@@ -109,7 +115,6 @@ async def test_the_replies_of_a_round_are_made_together_and_all_are_sent():
     round_.end()
 
 
-@needs_rounds
 async def test_whoever_may_do_more_than_reply_later_begins_when_those_before_it_are_settled():
     """Settled are those before it, and it is not counted among those that reply later until it has done so again."""
     round_ = Round("abcd")
@@ -130,7 +135,6 @@ async def test_whoever_may_do_more_than_reply_later_begins_when_those_before_it_
     round_.end()
 
 
-@needs_rounds
 async def test_a_link_that_is_not_read_by_the_round_is_served_when_those_before_it_are_settled():
     round_ = Round("ab")
     await round_.begin()
@@ -153,7 +157,6 @@ async def test_a_link_that_is_not_read_by_the_round_is_served_when_those_before_
     round_.end()
 
 
-@needs_rounds
 async def test_what_a_link_sends_itself_goes_behind_the_reply_that_it_has_not_made_yet():
     round_ = Round("ab")
     await round_.begin()
@@ -176,7 +179,6 @@ async def test_what_a_link_sends_itself_goes_behind_the_reply_that_it_has_not_ma
     round_.end()
 
 
-@needs_rounds
 async def test_the_reply_of_a_link_that_ends_is_made_all_the_same():
     round_ = Round("ab")
     await round_.begin()
@@ -200,7 +202,6 @@ async def test_the_reply_of_a_link_that_ends_is_made_all_the_same():
     round_.end()
 
 
-@needs_rounds
 async def test_a_reply_that_was_sent_otherwise_is_nothing_and_one_that_fails_ends_its_link_alone():
     round_ = Round("abc")
     await round_.begin()
@@ -215,7 +216,7 @@ async def test_a_reply_that_was_sent_otherwise_is_nothing_and_one_that_fails_end
         round_.pairs["b"].server._fd,
         round_.pairs["b"].server,
         1,
-        Reader(
+        real_link.Reader(
             round_.pairs["b"].server, round_.pairs["b"].server._fd, round_.ears["b"].get_buffer, lambda count: failing
         ),
     )
@@ -228,7 +229,6 @@ async def test_a_reply_that_was_sent_otherwise_is_nothing_and_one_that_fails_end
     round_.end()
 
 
-@needs_rounds
 async def test_who_asks_again_before_its_reply_is_made_gets_both_in_order():
     round_ = Round("ab")
     await round_.begin()

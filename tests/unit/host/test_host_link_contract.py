@@ -10,7 +10,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from network_peers import Pair, Recorder
 
-from semel.host import ready_links, real_link
+from semel.host import ready_links, real_link, rounds
 from semel.host.api import FileRange
 from semel.host.real_disk import RealDisk
 from semel.host.real_network import RealNetwork
@@ -53,9 +53,9 @@ class World:
 def world(request, tmp_path, monkeypatch):
     monkeypatch.setattr(real_link, "LINGER_S", 60)  # no test may pass because a link gave up waiting
     if request.param == "not compiled":
-        monkeypatch.setattr(real_link, "Reader", None)
+        monkeypatch.setattr(real_link, "Reader", rounds.Reader)
         monkeypatch.setattr(real_link, "RangeSender", None)
-        monkeypatch.setattr(ready_links, "serve_round", None)
+        monkeypatch.setattr(ready_links, "serve_compiled_round", None)
     world = World(request.param, tmp_path)
     yield world
     world.disk.close()

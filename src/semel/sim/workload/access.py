@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random as random_module
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -37,6 +38,8 @@ class Load:
     """In each of two groups: one of the classic protocol, one of KIP-848."""
     pipeline_workers: int = 2
     pause_s: tuple[float, float] = (0.0, 0.05)
+    step_s: float = 0.0
+    """Pauses end at multiples of it, for all clients at the same moments; 0: each when it likes."""
     patience_s: float = 20.0
     """After everything has healed: who does not get on for so long is stuck."""
     group_patience_s: float = 60.0
@@ -128,7 +131,11 @@ class Access:
         )
 
     async def pause(self, random: random_module.Random) -> None:
-        await asyncio.sleep(random.uniform(*self.load.pause_s))
+        pause_s, step_s = random.uniform(*self.load.pause_s), self.load.step_s
+        if step_s:
+            now_s = asyncio.get_running_loop().time()
+            pause_s = math.ceil((now_s + pause_s) / step_s) * step_s - now_s
+        await asyncio.sleep(pause_s)
 
 
 def place_of(partition: TopicPartition) -> str:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from semel.coordinator.group.classic_states import MOVES as CLASSIC_MOVES
 from semel.coordinator.group.consumer_group import MemberState
 from semel.coordinator.txn.state import MOVES as TRANSACTION_MOVES
+from semel.sim.network import DIED_TOGETHER, TOGETHER
 from semel.sim.world.schedule import StrikeKind
 
 
@@ -33,7 +34,14 @@ def possible() -> dict[str, list[str]]:
     ]
     states = [state.name.lower() for state in MemberState]
     members = [f"member: {before} to {after}" for before in ["new", *states] for after in states]
-    return {"faults": faults, "transactions": transactions, "classic groups": classic, "members": members}
+    rounds = [f"round: {what}" for what in (TOGETHER, DIED_TOGETHER)]
+    return {
+        "faults": faults,
+        "transactions": transactions,
+        "classic groups": classic,
+        "members": members,
+        "rounds": rounds,
+    }
 
 
 def covered(coverage: Mapping[str, int]) -> list[Part]:

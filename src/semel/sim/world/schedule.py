@@ -82,6 +82,8 @@ ROTTING_SHARE = 0.05
 """Of the runs in which bits flip in old segments, and are mended later."""
 LEAPING_SHARE = 0.04
 """Of the runs in which the node's clock is set while transactions are open that their producers do not end in time."""
+TOGETHER_SHARE = 0.06
+"""Of the runs in which several producers send at the same moments, so that a node gathers what they send."""
 GROUP_PATIENCE_S = 330.0
 """An answer to JoinGroup that a half-open connection has swallowed is waited for as long as a member may take to come
 back: `max.poll.interval.ms`, five minutes."""
@@ -275,6 +277,30 @@ def _leaping(schedule: Schedule, random: random_module.Random) -> Schedule:
     return replace(schedule, seconds=seconds, load=load, has_keys=False, strikes=_with(by_days, more, random))
 
 
+def _together(schedule: Schedule, random: random_module.Random) -> Schedule:
+    """The node dies between judging, writing and answering, or its disk refuses what it has gathered."""
+    busy = {
+        **dict.fromkeys(CLIENTS, 0),
+        "plain_producers": random.randint(4, 7),
+        "transactors": random.choice([0, 1]),
+        "assigned_readers": 1,
+    }
+    load = replace(schedule.load, pause_s=(0.0, 0.01), step_s=random.choice([0.01, 0.03]), **busy)
+    seconds = round(random.uniform(0.8, 1.6), 2)
+    kinds = [
+        StrikeKind.KILL_AT_CALL,
+        StrikeKind.POWER_CUT_AT_CALL,
+        StrikeKind.KILL_AT_SEND,
+        StrikeKind.POWER_CUT_AT_SEND,
+        StrikeKind.DISK_FULL,
+    ]
+    strikes = [
+        (round(random.uniform(0.1, seconds), 3), random.choice(kinds), random.choice([0.02, 0.2]))
+        for _ in range(random.choice([1, 2, 4]))
+    ]
+    return replace(schedule, seconds=seconds, load=load, is_proxied=False, strikes=_with((), strikes, random))
+
+
 AIMS: tuple[tuple[float, Callable[[Schedule, random_module.Random], Schedule]], ...] = (
     (OVERTAKING_SHARE, _overtaking),
     (SLEEPING_SHARE, _sleeping),
@@ -282,6 +308,7 @@ AIMS: tuple[tuple[float, Callable[[Schedule, random_module.Random], Schedule]], 
     (UNSETTLED_SHARE, _unsettled),
     (ROTTING_SHARE, _rotting),
     (LEAPING_SHARE, _leaping),
+    (TOGETHER_SHARE, _together),
 )
 
 

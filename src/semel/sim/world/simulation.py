@@ -32,6 +32,7 @@ from semel.sim.world.side_topics import SideTopics
 from semel.sim.world.strikes import Strikes
 from semel.sim.world.watching import Watch, observed
 
+ROUNDS_MS = (0.0, 0.5, 2.0, 5.0)
 END_S = 3600.0 * 24
 MAX_TURNS = 250_000
 """Of the loop; most runs take some ten thousand."""
@@ -78,6 +79,8 @@ class _Simulation:
         self.findings = Findings(self.loop.time)
         self.history = History(lambda: round(self.loop.time() * 1000))
         self.world = SimWorld(self.loop, schedule.seed)
+        # How long a node may not look: what several clients send meanwhile is served in one round.
+        self.world.wires.round_ms = self.world.random("rounds").choice(ROUNDS_MS)
         self._proxies: list[FaultProxy] = []
 
     def run(self) -> None:
@@ -88,6 +91,8 @@ class _Simulation:
                 self.findings.wrong("stuck", str(error))
             except (Exception, PowerLost) as error:
                 self.findings.wrong("client failed", f"{type(error).__name__}: {error}")
+        for what in self.world.wires.rounds_seen:
+            self.findings.saw(f"round: {what}")
         # Readers that could not go on until the bits were mended; who cannot afterwards does not get to the end.
         flips = any(strike.kind is StrikeKind.BIT_FLIP for strike in self.schedule.strikes)
         for anomaly in anomalies(self.history):
