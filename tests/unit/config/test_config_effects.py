@@ -30,7 +30,10 @@ def sources() -> Iterator[ast.Module]:
         place = ROOT / room
         for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
             if not (path.parent.name == "config" and path.stem.endswith("_settings")):
-                yield ast.parse(path.read_text())
+                module = ast.parse(path.read_text())
+                # What may be set for internal topics is judged also where nothing comes of it.
+                module.body = [node for node in module.body if getattr(node, "name", "") != "check_settings"]
+                yield module
 
 
 @cache
