@@ -23,6 +23,12 @@ from semel.wire.codec import encode
 from semel.wire.schema import NO_UUID, ApiMessage, Message, Request, Struct, layout
 
 SAMPLES = 30 * LONGER
+# Key and version of what Kafka 4.4 added and kio does not know; tests/unit/wire has the bytes of Kafka's encoder.
+NEWER_THAN_KIO = {(18, 5), (28, 6), (42, 3)}
+
+
+def known_versions(cls: type[ApiMessage]) -> list[int]:
+    return [version for version in versions(cls) if (cls.api_key, version) not in NEWER_THAN_KIO]
 
 
 def kio_class(cls: type[ApiMessage], version: int) -> Any:
@@ -107,12 +113,12 @@ def assert_described_alike(cls: type[Struct], theirs: Any, version: int, flexibl
 
 @pytest.mark.parametrize("cls", API_MESSAGES, ids=lambda cls: cls.__name__)
 def test_kio_describes_the_same_fields(cls: type[ApiMessage]) -> None:
-    for version in versions(cls):
+    for version in known_versions(cls):
         assert_described_alike(cls, kio_class(cls, version), version, version >= cls.flexible_from)
 
 
 @pytest.mark.parametrize("cls", API_MESSAGES, ids=lambda cls: cls.__name__)
 def test_kio_reads_and_writes_the_same_bytes(cls: type[ApiMessage]) -> None:
-    for version in versions(cls):
+    for version in known_versions(cls):
         for message in random_messages(cls, version, SAMPLES, seed=3):
             differential_check(cls, version, message)

@@ -39,7 +39,8 @@ from semel.wire.spec.metadata_records import (
 logger = logging.getLogger("semel.broker")
 
 # What the cluster agrees on. 7 is the level of Kafka 3.3: the versions in which the metadata records are written.
-SUPPORTED_FEATURES = {"metadata.version": 7, "group.version": 1, "transaction.version": 2}
+# Least and greatest level of each: the greatest is finalized. Kafka 4 begins metadata.version at 7, too.
+SUPPORTED_FEATURES = {"metadata.version": (7, 7), "group.version": (0, 1), "transaction.version": (0, 2)}
 # The metadata log is always durable before it counts, and is cut by snapshots, not by age.
 _METADATA_CONFIG = {
     "cleanup.policy": "delete",
@@ -128,7 +129,8 @@ class Broker:
         advertised = self.config.advertised_listener()
         self.advertised_host = advertised.host or listener.host or "127.0.0.1"
         self.advertised_port = advertised.port or self.server.port
-        await self.controller.start_broker(self.advertised_host, self.advertised_port, SUPPORTED_FEATURES)
+        finalized = {name: most for name, (_, most) in SUPPORTED_FEATURES.items()}
+        await self.controller.start_broker(self.advertised_host, self.advertised_port, finalized)
         if self.metadata.wants_snapshot:
             await self.metadata.snapshot()
         self.store.start_upkeep()

@@ -23,7 +23,7 @@ from semel.wire.spec.describe_topic_partitions import (
 # -- ApiVersions
 
 
-@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("version", range(6))
 @simulated()
 async def test_what_is_served_is_advertised(node: Node, version: int) -> None:
     client = await node.client()
@@ -34,8 +34,45 @@ async def test_what_is_served_is_advertised(node: Node, version: int) -> None:
     assert advertised[0] == (0, 13), "librdkafka stops compressing when it does not see Produce 0"
     if version >= 3:
         levels = {feature.name: feature.max_version_level for feature in response.finalized_features}
-        assert levels == SUPPORTED_FEATURES
+        assert levels == {name: most for name, (_, most) in SUPPORTED_FEATURES.items()}
         assert levels["metadata.version"] == 7
+
+
+@simulated()
+async def test_a_feature_that_begins_at_zero_is_kept_from_clients_that_fail_over_it(node: Node) -> None:
+    """KAFKA-17011: Java's admin of before 3.9 cannot read a least level of 0."""
+    client = await node.client()
+    request = ApiVersionsRequest(client_software_name="semel", client_software_version="1.0")
+
+    async def supported(version: int) -> dict[str, tuple[int, int]]:
+        response = await client.ask(request, version)
+        return {feature.name: (feature.min_version, feature.max_version) for feature in response.supported_features}
+
+    assert await supported(3) == {"metadata.version": (7, 7)}
+    assert await supported(4) == {"metadata.version": (7, 7), "group.version": (0, 1), "transaction.version": (0, 2)}
+
+
+@simulated()
+async def test_a_client_that_reached_another_node_than_it_meant_is_told_to_start_again(node: Node) -> None:
+    """KIP-1242."""
+    client = await node.client()
+    cluster_id = node.broker.cluster_id
+
+    async def code(cluster_id: str | None, node_id: int, version: int = 5) -> ErrorCode:
+        request = ApiVersionsRequest(
+            client_software_name="x", client_software_version="1", cluster_id=cluster_id, node_id=node_id
+        )
+        response = await client.ask(request, version)
+        assert bool(response.api_keys) == (response.error_code == 0)
+        return ErrorCode(response.error_code)
+
+    assert await code(None, -1) == ErrorCode.NONE
+    assert await code(cluster_id, 1) == ErrorCode.NONE
+    assert await code("another", 1) == ErrorCode.REBOOTSTRAP_REQUIRED
+    assert await code(cluster_id, 2) == ErrorCode.REBOOTSTRAP_REQUIRED
+    for half in ((None, 1), (cluster_id, -1)):
+        assert await code(*half) == ErrorCode.INVALID_REQUEST
+    assert await code("another", 2, version=4) == ErrorCode.NONE, "an older version does not carry them"
 
 
 @pytest.mark.parametrize("name", ["", "-x", "x y", "x-"])
@@ -86,7 +123,7 @@ async def test_other_endpoints_are_refused(node: Node, kind: int, code: ErrorCod
 # -- DescribeLogDirs
 
 
-@pytest.mark.parametrize("version", range(1, 5))
+@pytest.mark.parametrize("version", range(1, 6))
 @simulated()
 async def test_partitions_are_listed_with_their_size(node: Node, version: int) -> None:
     client = await node.client()
@@ -105,6 +142,7 @@ async def test_partitions_are_listed_with_their_size(node: Node, version: int) -
     assert sizes == {("t", 0): 0, ("t", 1): len(batch), ("u", 0): 0}
     if version >= 4:
         assert found.total_bytes == node.disk.total_bytes(ROOT)
+        assert not found.is_cordoned
         assert 0 < found.usable_bytes == node.disk.free_bytes(ROOT) < found.total_bytes
 
 

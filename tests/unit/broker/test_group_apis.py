@@ -225,6 +225,9 @@ async def test_delete_groups_in_every_version(node: Node, version: int) -> None:
         "simple": 0,
         "nowhere": ErrorCode.GROUP_ID_NOT_FOUND,
     }
+    told = {one.group_id: one.error_message for one in response.results}
+    assert told["simple"] is None
+    assert all((told[group_id] is not None) == (version >= 3) for group_id in (GROUP, "nowhere"))
     await client.ask(LeaveGroupRequest(group_id=GROUP, members=[LeavingMember(member_id=joined.member_id)]))
     response = await client.ask(DeleteGroupsRequest(groups_names=[GROUP]), version)
     assert response.results[0].error_code == 0

@@ -38,7 +38,7 @@ async def is_closed_by(client: RawClient, data: bytes) -> bool:
     return True
 
 
-@pytest.mark.parametrize("version", [5, 77, 32767, -1, -32768])
+@pytest.mark.parametrize("version", [6, 77, 32767, -1, -32768])
 @simulated()
 async def test_an_unknown_version_of_api_versions_is_answered_in_the_oldest_form(node: Node, version: int) -> None:
     client = await node.client()
@@ -46,7 +46,7 @@ async def test_an_unknown_version_of_api_versions_is_answered_in_the_oldest_form
     await asyncio.sleep(1)
     correlation_id, response = read_response(ApiVersionsResponse, 0, client.frames.popleft())
     assert (correlation_id, response.error_code) == (7, ErrorCode.UNSUPPORTED_VERSION)
-    assert [(api.api_key, api.min_version, api.max_version) for api in response.api_keys] == [(18, 0, 4)]
+    assert [(api.api_key, api.min_version, api.max_version) for api in response.api_keys] == [(18, 0, 5)]
     assert not client.is_closed.is_set(), "it may ask again"
 
 

@@ -23,6 +23,8 @@ from transaction_harness import (
 from semel.broker.internal_topics import ensure
 from semel.coordinator.topic_names import OFFSETS_TOPIC
 from semel.wire.errors import ErrorCode
+from semel.wire.schema import NO_UUID
+from semel.wire.spec.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from semel.wire.spec.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from semel.wire.spec.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from semel.wire.spec.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
@@ -49,6 +51,7 @@ async def commit_offset(
     *,
     version: int | None = None,
     topic: str = TOPIC,
+    topic_id: bytes = NO_UUID,
     on: RawClient | None = None,
     **member: Any,
 ) -> ErrorCode:
@@ -58,7 +61,7 @@ async def commit_offset(
         group_id=GROUP,
         producer_id=producer.producer_id,
         producer_epoch=producer.epoch,
-        topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[partition])],
+        topics=[TxnOffsetCommitRequestTopic(name=topic, topic_id=topic_id, partitions=[partition])],
         **member,
     )
     used = COMMIT_VERSION[id(producer.versions)] if version is None else version
@@ -200,6 +203,43 @@ async def test_the_generation_of_the_group_fences_offsets(node: Node, versions: 
     assert await producer.commit() == 0
     await asyncio.sleep(0.1)
     assert await committed_offset(client, require_stable=True) == 7
+
+
+@simulated()
+async def test_from_version_6_on_topics_are_named_by_id_and_the_group_s_reasons_by_their_own_codes(node: Node) -> None:
+    """KIP-1319; before, a member of the past and a group that is gone are both an illegal generation."""
+    client, producer = await ready(node, V2)
+    topic_id = node.broker.image.topics[TOPIC].topic_id
+    await joined(producer)
+    assert await commit_offset(producer, 7, version=6, topic="", topic_id=topic_id) == 0
+    strange = bytes(range(16))
+    assert await commit_offset(producer, 7, version=6, topic="", topic_id=strange) == ErrorCode.UNKNOWN_TOPIC_ID
+    gone = {"member_id": "m", "generation_id": 4}
+    code = await commit_offset(producer, 7, version=6, topic_id=topic_id, **gone)
+    assert code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert await commit_offset(producer, 7, version=5, **gone) == ErrorCode.ILLEGAL_GENERATION
+    member = await consumer_heartbeat(client)
+    past = {"member_id": member.member_id, "generation_id": member.member_epoch + 1}
+    code = await commit_offset(producer, 7, version=6, topic_id=topic_id, **past)
+    assert code == ErrorCode.STALE_MEMBER_EPOCH
+    assert await commit_offset(producer, 7, version=5, **past) == ErrorCode.ILLEGAL_GENERATION
+    assert await producer.commit() == 0
+    await asyncio.sleep(0.1)
+    assert await committed_offset(client, require_stable=True) == 7
+
+
+async def consumer_heartbeat(client: RawClient) -> ConsumerGroupHeartbeatResponse:
+    """Joins the group by KIP-848."""
+    request = ConsumerGroupHeartbeatRequest(
+        group_id=GROUP,
+        member_id="made-by-the-member",
+        rebalance_timeout_ms=10_000,
+        subscribed_topic_names=[TOPIC],
+        topic_partitions=[],
+    )
+    answer = await client.ask(request, 1)
+    assert answer.error_code == 0, answer.error_message
+    return cast(ConsumerGroupHeartbeatResponse, answer)
 
 
 @simulated()

@@ -149,15 +149,15 @@ async def test_versions_are_asked_for_in_the_newest_form(it: Bench) -> None:
     asking = asyncio.create_task(it.connection.negotiate("semel", "1", 30))
     await asyncio.sleep(0)
     (frame,) = it.link.answers()
-    assert read_request_header(frame).api_version == 4
+    assert read_request_header(frame).api_version == 5
     features = [FinalizedFeature(name="transaction.version", max_version_level=2)]
-    it.link.arrive(framed(1, versions((0, 3, 9), (18, 0, 4), finalized_features=features), 4))
+    it.link.arrive(framed(1, versions((0, 3, 9), (18, 0, 4), finalized_features=features), 5))
     await asking
     assert it.connection.versions == {0: (3, 9), 18: (0, 4)}
     assert it.connection.features == {"transaction.version": 2}
 
 
-@pytest.mark.parametrize(("named", "expected"), [(3, 3), (0, 0), (9, 4), (-5, 0), (None, 0)])
+@pytest.mark.parametrize(("named", "expected"), [(3, 3), (0, 0), (9, 5), (-5, 0), (None, 0)])
 @bench
 async def test_a_broker_that_does_not_know_the_newest_form_is_asked_in_the_one_it_names(
     it: Bench, named: int | None, expected: int

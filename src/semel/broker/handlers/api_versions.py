@@ -1,4 +1,8 @@
-"""ApiVersions (18), versions 0-4: what this node serves, and the features that the cluster has agreed on."""
+"""ApiVersions (18), versions 0-5: what this node serves, and the features that the cluster has agreed on.
+
+A client of version 5 may say which cluster and which node it takes this for (KIP-1242). If it was misrouted, it is told
+to start again from its bootstrap servers.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +21,17 @@ from semel.wire.spec.api_versions import (
 )
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
+_SOFTWARE_SINCE = 3
+# Before, Java's clients fail over a feature that begins at 0 (KAFKA-17011).
+_LEAST_OF_ZERO_SINCE = 4
+_TARGET_SINCE = 5
+_NO_NODE = -1
 
 
 def handle(broker: Broker, request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
-    if context.version >= 3 and not (
-        _SOFTWARE.match(request.client_software_name) and _SOFTWARE.match(request.client_software_version)
-    ):
-        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    code = _refusal(broker, request, context.version)
+    if code is not None:
+        return ApiVersionsResponse(error_code=code)
     features = broker.image.features
     return ApiVersionsResponse(
         api_keys=[
@@ -31,7 +39,9 @@ def handle(broker: Broker, request: ApiVersionsRequest, context: RequestContext)
             for key, served in HANDLERS.items()
         ],
         supported_features=[
-            SupportedFeature(name=name, min_version=0, max_version=level) for name, level in SUPPORTED_FEATURES.items()
+            SupportedFeature(name=name, min_version=least, max_version=most)
+            for name, (least, most) in SUPPORTED_FEATURES.items()
+            if least > 0 or context.version >= _LEAST_OF_ZERO_SINCE
         ],
         finalized_features_epoch=broker.features_epoch,
         finalized_features=[
@@ -39,3 +49,16 @@ def handle(broker: Broker, request: ApiVersionsRequest, context: RequestContext)
             for name, level in features.items()
         ],
     )
+
+
+def _refusal(broker: Broker, request: ApiVersionsRequest, version: int) -> ErrorCode | None:
+    if version >= _SOFTWARE_SINCE and not (
+        _SOFTWARE.match(request.client_software_name) and _SOFTWARE.match(request.client_software_version)
+    ):
+        return ErrorCode.INVALID_REQUEST
+    if version < _TARGET_SINCE or (request.cluster_id is None and request.node_id == _NO_NODE):
+        return None
+    if request.cluster_id is None or request.node_id == _NO_NODE:
+        return ErrorCode.INVALID_REQUEST
+    is_meant = (request.cluster_id, request.node_id) == (broker.cluster_id, broker.node_id)
+    return None if is_meant else ErrorCode.REBOOTSTRAP_REQUIRED

@@ -1,4 +1,5 @@
-"""DeleteGroups (42), versions 0-2: takes groups without members away, and their offsets with them."""
+"""DeleteGroups (42), versions 0-3: takes groups without members away, and their offsets with them. From version 3
+on a refusal comes with its text."""
 
 from __future__ import annotations
 
@@ -18,5 +19,5 @@ async def handle(broker: Broker, request: DeleteGroupsRequest, context: RequestC
             context.authorise(Operation.DELETE, ResourceType.GROUP, group_id)
             await broker.groups.delete(group_id)
         except Refused as refusal:
-            result.error_code = refusal.code
+            result.error_code, result.error_message = refusal.code, refusal.text
     return DeleteGroupsResponse(results=results)

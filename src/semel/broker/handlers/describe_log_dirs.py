@@ -1,6 +1,7 @@
-"""DescribeLogDirs (35), versions 1-4: the data directory, its disk, and how much each partition takes of it.
+"""DescribeLogDirs (35), versions 1-5: the data directory, its disk, and how much each partition takes of it.
 
-Left out: more than one directory, and partitions that move between directories: a node has one.
+Left out: more than one directory, partitions that move between directories, and directories that take no new
+partitions (`cordoned`): a node has one, and it takes them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""TxnOffsetCommit (28), versions 0-5: a group's offsets in a transaction, fenced by generation and member (KIP-447).
+"""TxnOffsetCommit (28), versions 0-6: a group's offsets in a transaction, fenced by generation and member (KIP-447).
 
 From version 5 on the group's partition joins the transaction by itself; before, AddOffsetsToTxn has to have come first.
+From version 6 on topics are named by id, and two more codes say why a group does not take them (KIP-1319).
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from semel.broker.authoriser import Operation, ResourceType
 from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
 from semel.broker.handlers.transaction_errors import note_fenced
+from semel.coordinator.group.offsets import OffsetToCommit
 from semel.coordinator.txn.decisions import Identity, TimedOut
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -21,65 +24,73 @@ from semel.wire.spec.txn_offset_commit import (
 
 _SECOND_GENERATION_SINCE = 5
 _ABORTABLE_SINCE = 4
-
-Codes = dict[tuple[str, int], ErrorCode]
+_TOPIC_IDS_SINCE = 6
+# Before, clients do not know these two and are told that their generation is over.
+_NEW_CODES = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.STALE_MEMBER_EPOCH})
 
 
 async def handle(broker: Broker, request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
-    offsets = [
-        (
-            topic.name,
-            partition.partition_index,
-            partition.committed_offset,
-            partition.committed_leader_epoch,
-            partition.committed_metadata,
-        )
-        for topic in request.topics
-        for partition in topic.partitions
-    ]
-    codes: Codes = {}
+    topics = [_unanswered(topic) for topic in request.topics]
+    results = [result for topic in topics for result in topic.partitions]
     try:
         context.authorise(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
         context.authorise(Operation.READ, ResourceType.GROUP, request.group_id)
-        for topic, index, *_ in offsets:
-            codes[topic, index] = _readable(broker, context, topic, index)
+        accepted: list[tuple[OffsetToCommit, TxnOffsetCommitResponsePartition]] = []
+        for topic, answer in zip(request.topics, topics, strict=True):
+            accepted += _readable(broker, context, topic, answer)
         await _join_transaction(broker, request, context)
-        good = [offset for offset in offsets if codes[offset[0], offset[1]] == ErrorCode.NONE]
-        codes |= await broker.groups.commit_in_transaction(
+        codes = await broker.groups.commit_in_transaction(
             request.group_id,
             request.member_id,
             request.generation_id,
             request.group_instance_id,
             request.producer_id,
             request.producer_epoch,
-            good,
+            [offset for offset, _ in accepted],
         )
+        for offset, result in accepted:
+            result.error_code = codes[offset.topic, offset.partition]
     except Refused as refusal:
-        codes = {(topic, index): _code_for(refusal, context.version) for topic, index, *_ in offsets}
-    return TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
-                    TxnOffsetCommitResponsePartition(
-                        partition_index=partition.partition_index,
-                        error_code=codes[topic.name, partition.partition_index],
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
+        code = _code_for(refusal, context.version)
+        for result in results:
+            result.error_code = code
+    return TxnOffsetCommitResponse(topics=topics)
+
+
+def _unanswered(topic: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitResponseTopic:
+    return TxnOffsetCommitResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            TxnOffsetCommitResponsePartition(partition_index=partition.partition_index)
+            for partition in topic.partitions
+        ],
     )
 
 
-def _readable(broker: Broker, context: RequestContext, topic: str, index: int) -> ErrorCode:
-    try:
-        context.authorise_topic(Operation.READ, topic)
-        broker.topics.partition(topic, index)
-    except Refused as refusal:
-        return refusal.code
-    return ErrorCode.NONE
+def _readable(
+    broker: Broker,
+    context: RequestContext,
+    topic: TxnOffsetCommitRequestTopic,
+    answer: TxnOffsetCommitResponseTopic,
+) -> list[tuple[OffsetToCommit, TxnOffsetCommitResponsePartition]]:
+    """What of one topic may be committed, with the place for its result; the others have their code."""
+    accepted = []
+    for one, result in zip(topic.partitions, answer.partitions, strict=True):
+        try:
+            name = topic.name
+            if context.version >= _TOPIC_IDS_SINCE:
+                name = broker.topics.topic_of_id(topic.topic_id).name
+            context.authorise_topic(Operation.READ, name)
+            broker.topics.partition(name, one.partition_index)
+        except Refused as refusal:
+            result.error_code = refusal.code
+            continue
+        offset = OffsetToCommit(
+            name, one.partition_index, one.committed_offset, one.committed_leader_epoch, one.committed_metadata
+        )
+        accepted.append((offset, result))
+    return accepted
 
 
 async def _join_transaction(broker: Broker, request: TxnOffsetCommitRequest, context: RequestContext) -> None:
@@ -106,4 +117,6 @@ def _code_for(refusal: Refused, version: int) -> ErrorCode:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if refusal.code == ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_SINCE:
         return ErrorCode.INVALID_PRODUCER_EPOCH if isinstance(refusal, TimedOut) else ErrorCode.INVALID_TXN_STATE
+    if refusal.code in _NEW_CODES and version < _TOPIC_IDS_SINCE:
+        return ErrorCode.ILLEGAL_GENERATION
     return refusal.code

@@ -97,7 +97,7 @@ class GroupsPart(AdminPart):
                 node_id, DeleteGroupsRequest(groups_names=items), DeleteGroupsResponse
             )
             for result in answer.results:
-                if sheet.accepts(result.group_id, result.error_code):
+                if sheet.accepts(result.group_id, result.error_code, result.error_message):
                     sheet.done(result.group_id, None)
 
         await self._ask.work_off(sheet, self._ask.to_coordinators(CoordinatorKind.GROUP, sheet), ask)

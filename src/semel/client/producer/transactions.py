@@ -316,7 +316,7 @@ class Transactions:
             code_of=requests.commit_offsets_code,
             timeout_s=self._settings.max_block_s,
             at_least=first if self.is_second_generation else 3 if group.member_id else 0,
-            at_most=1 << 15 if self.is_second_generation else first - 1,
+            at_most=first if self.is_second_generation else first - 1,
         )
         code = requests.commit_offsets_code(answer)
         if code != ErrorCode.NONE:

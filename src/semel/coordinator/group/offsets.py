@@ -112,16 +112,11 @@ class GroupOffsets:
         if group is not None:
             self._check_classic(group, committer, is_transactional=is_transactional)
         elif group_id in self._shard.state.consumer:
-            try:
-                self._check_consumer(group_id, committer, is_transactional=is_transactional)
-            except Refused as refusal:
-                # TxnOffsetCommit has no room for the new code.
-                if not is_transactional or refusal.code != ErrorCode.STALE_MEMBER_EPOCH:
-                    raise
-                raise Refused(ErrorCode.ILLEGAL_GENERATION, refusal.text) from refusal
+            self._check_consumer(group_id, committer, is_transactional=is_transactional)
         elif committer.generation >= 0:
-            known = not is_transactional and committer.version >= KIP_848_SINCE
-            code = ErrorCode.GROUP_ID_NOT_FOUND if known else ErrorCode.ILLEGAL_GENERATION
+            code = ErrorCode.ILLEGAL_GENERATION
+            if is_transactional or committer.version >= KIP_848_SINCE:
+                code = ErrorCode.GROUP_ID_NOT_FOUND
             raise Refused(code, f"there is no group {group_id!r}, so it has no generation {committer.generation}")
 
     def _check_classic(self, group: ClassicGroup, committer: Committer, *, is_transactional: bool) -> None:

@@ -1,14 +1,17 @@
 """ApiVersions (key 18): which APIs and versions a broker serves, and the features of the cluster.
 
 Its response has the old response header in every version, so that a client can read it before it knows the broker.
+From version 5 on a client may say which cluster and node it means to have reached (KIP-1242): both, or neither.
 """
 
 from semel.wire.schema import I16, I32, I64, Array, Bool, Request, Response, Str, Struct, field
 
 
-class ApiVersionsRequest(Request, key=18, versions="0-4", flexible=3):
+class ApiVersionsRequest(Request, key=18, versions="0-5", flexible=3):
     client_software_name: Str = field(default="", since=3)
     client_software_version: Str = field(default="", since=3)
+    cluster_id: Str | None = field(default=None, since=5)
+    node_id: I32 = field(default=-1, since=5)
 
 
 class ApiVersion(Struct):
@@ -29,7 +32,7 @@ class FinalizedFeature(Struct):
     min_version_level: I16 = 0
 
 
-class ApiVersionsResponse(Response, key=18, versions="0-4", flexible=3):
+class ApiVersionsResponse(Response, key=18, versions="0-5", flexible=3):
     error_code: I16 = 0
     api_keys: Array[ApiVersion] = ()
     throttle_time_ms: I32 = field(default=0, since=1)

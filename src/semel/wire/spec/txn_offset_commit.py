@@ -1,6 +1,9 @@
-"""TxnOffsetCommit (key 28): stores a group's offsets as part of a transaction."""
+"""TxnOffsetCommit (key 28): stores a group's offsets as part of a transaction.
 
-from semel.wire.schema import I16, I32, I64, Array, Request, Response, Str, Struct, field
+From version 6 on topics are named by id (KIP-1319).
+"""
+
+from semel.wire.schema import I16, I32, I64, NO_UUID, Array, Request, Response, Str, Struct, Uuid, field
 
 
 class TxnOffsetCommitRequestPartition(Struct):
@@ -11,11 +14,12 @@ class TxnOffsetCommitRequestPartition(Struct):
 
 
 class TxnOffsetCommitRequestTopic(Struct):
-    name: Str = ""
+    name: Str = field(default="", until=5)
+    topic_id: Uuid = field(default=NO_UUID, since=6)
     partitions: Array[TxnOffsetCommitRequestPartition] = ()
 
 
-class TxnOffsetCommitRequest(Request, key=28, versions="0-5", flexible=3):
+class TxnOffsetCommitRequest(Request, key=28, versions="0-6", flexible=3):
     transactional_id: Str = ""
     group_id: Str = ""
     producer_id: I64 = 0
@@ -32,10 +36,11 @@ class TxnOffsetCommitResponsePartition(Struct):
 
 
 class TxnOffsetCommitResponseTopic(Struct):
-    name: Str = ""
+    name: Str = field(default="", until=5)
+    topic_id: Uuid = field(default=NO_UUID, since=6)
     partitions: Array[TxnOffsetCommitResponsePartition] = ()
 
 
-class TxnOffsetCommitResponse(Response, key=28, versions="0-5", flexible=3):
+class TxnOffsetCommitResponse(Response, key=28, versions="0-6", flexible=3):
     throttle_time_ms: I32 = 0
     topics: Array[TxnOffsetCommitResponseTopic] = ()

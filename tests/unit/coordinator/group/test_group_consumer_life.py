@@ -159,13 +159,13 @@ async def test_members_commit_and_fetch_with_their_epoch(world: World) -> None:
 
 
 @in_world()
-async def test_in_a_transaction_a_stale_epoch_is_told_as_a_generation(world: World) -> None:
+async def test_a_stale_epoch_is_told_in_a_transaction_as_well(world: World) -> None:
     world.create_topic("t", 2)
     await world.enter("a", "t")
     offsets = [("t", 0, 5, -1, None)]
     with pytest.raises(Refused) as error:
         await world.groups.commit_in_transaction(GROUP, "a", 2, None, 7, 0, offsets)
-    assert refused(error) == ErrorCode.ILLEGAL_GENERATION
+    assert refused(error) == ErrorCode.STALE_MEMBER_EPOCH
     codes = await world.groups.commit_in_transaction(GROUP, "a", 1, None, 7, 0, offsets)
     assert codes == {("t", 0): 0}
     assert (await world.groups.commit_in_transaction(GROUP, "", -1, None, 7, 0, offsets))["t", 0] == 0

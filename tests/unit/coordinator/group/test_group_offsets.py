@@ -248,7 +248,7 @@ async def test_a_static_member_that_was_replaced_commits_in_no_transaction(world
 async def test_a_transaction_of_a_group_that_is_not_there_needs_no_generation(world: World) -> None:
     with pytest.raises(Refused) as error:
         await commit_in_transaction(world, 1, member_id="one", generation=1)
-    assert refused(error) == ErrorCode.ILLEGAL_GENERATION
+    assert refused(error) == ErrorCode.GROUP_ID_NOT_FOUND
     assert await commit_in_transaction(world, 1) == 0
 
 
