@@ -283,7 +283,7 @@ class GroupCoordinator:
         with _as_coordinator():
             _check_group_id(group_id)
             side = self._of(group_id)
-            codes = side.offsets.delete(group_id, places)
+            codes = side.delete_offsets(group_id, places)
             await side.shard.committed()
             return codes
 

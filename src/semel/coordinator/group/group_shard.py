@@ -7,7 +7,7 @@ The state is the shard's, made by replay. What lives beside it (waiting requests
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from random import Random
 
 from semel.config import BrokerConfig
@@ -17,7 +17,7 @@ from semel.coordinator.group.classic_states import ClassicState
 from semel.coordinator.group.cluster import ClusterTopics
 from semel.coordinator.group.consumer import ConsumerRequests
 from semel.coordinator.group.consumer_records import removed_group
-from semel.coordinator.group.offsets import GroupOffsets
+from semel.coordinator.group.offsets import GroupOffsets, Place
 from semel.coordinator.group.records import group_entry
 from semel.coordinator.group.state import GroupState
 from semel.coordinator.group.timers import Timers
@@ -49,6 +49,9 @@ class GroupShard:
         self.classic = ClassicRequests(shard, self.rebalance, random)
         self.consumer = ConsumerRequests(shard, self.timers, config, clock, random, topics)
         self.offsets = GroupOffsets(shard, self.rebalance, config, clock)
+        # Groups that were known by their offsets alone, and have none left: they are there until somebody looks after
+        # them, as in Kafka, so that who took the offsets away can take the group away as well.
+        self._emptied: set[str] = set()
         self.rebalance.load()
         self.consumer.load()
 
@@ -84,9 +87,14 @@ class GroupShard:
 
     def group_ids(self) -> list[str]:
         state = self.shard.state
-        known = dict.fromkeys([*self.rebalance.groups, *state.consumer])
-        simple = [group_id for group_id in state.offsets if state.is_simple(group_id)]
-        return [*known, *simple]
+        simple = [group_id for group_id in (*state.offsets, *self._emptied) if self._is_simple(group_id)]
+        return list(dict.fromkeys([*self.rebalance.groups, *state.consumer, *simple]))
+
+    def _is_simple(self, group_id: str) -> bool:
+        """Whether offsets are, or were, all that is known of a group."""
+        if group_id in self._emptied:
+            return group_id not in self.rebalance.groups and group_id not in self.shard.state.consumer
+        return self.shard.state.is_simple(group_id)
 
     def listed(self) -> list[ListedGroup]:
         state = self.shard.state
@@ -105,7 +113,7 @@ class GroupShard:
         """A classic group; Refused when there is none of this name."""
         group = self.rebalance.groups.get(group_id)
         if group is None:
-            if self.shard.state.is_simple(group_id):
+            if self._is_simple(group_id):
                 return DescribedGroup(group_id=group_id, group_state=_S.EMPTY.value)
             kind = "not a classic group" if group_id in self.shard.state.consumer else "not known"
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id!r} is {kind}")
@@ -130,15 +138,26 @@ class GroupShard:
 
     # -- removing
 
+    def delete_offsets(self, group_id: str, places: Iterable[Place]) -> dict[Place, ErrorCode]:
+        """What became of each. Of a group that has nothing but offsets they may be the last."""
+        if group_id in self._emptied and not self.shard.state.is_simple(group_id):
+            return dict.fromkeys(places, ErrorCode.NONE)
+        was_simple = self.shard.state.is_simple(group_id)
+        codes = self.offsets.delete(group_id, places)
+        if was_simple and not self.shard.state.is_simple(group_id):
+            self._emptied.add(group_id)
+        return codes
+
     def delete(self, group_id: str) -> None:
         """Takes an empty group away, with its offsets."""
         state = self.shard.state
         group, consumer = self.rebalance.groups.get(group_id), state.consumer.get(group_id)
-        if group is None and consumer is None and not state.is_simple(group_id):
+        if group is None and consumer is None and not self._is_simple(group_id):
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
         if (group is not None and group.state is not _S.EMPTY) or (consumer is not None and consumer.members):
             raise Refused(ErrorCode.NON_EMPTY_GROUP, f"{group_id!r} has members")
         self.shard.append([*self.offsets.removals(group_id), *self._removal(group_id)])
+        self._emptied.discard(group_id)
         self.consumer.forget(group_id)
         if group is not None:
             self.rebalance.remove(group)
@@ -161,6 +180,7 @@ class GroupShard:
             logger.info("%s: %d records of it have expired", group_id, len(entries))
             self.shard.append(entries)
         if is_over:
+            self._emptied.discard(group_id)
             self.consumer.forget(group_id)
             if group is not None:
                 self.rebalance.remove(group)

@@ -246,3 +246,22 @@ async def test_groups_are_described_with_their_members_once_they_are_stable(worl
     with pytest.raises(Refused) as error:
         await world.groups.describe("nowhere")
     assert refused(error) == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+@in_world(offsets_retention_check_interval_ms="60000")
+async def test_a_group_whose_last_offset_was_deleted_is_there_until_it_is_deleted_or_cleaned_up(world: World) -> None:
+    """As in Kafka: who takes its offsets away one by one, and then the group, finds it."""
+    for end_of_it in ("deleted", "cleaned up"):
+        await world.commit(1)
+        assert await world.groups.delete_offsets(GROUP, [("t", 0)]) == {("t", 0): 0}
+        assert [(one.group_id, one.group_state) for one in await world.groups.list()] == [(GROUP, "Empty")]
+        assert (await world.groups.describe(GROUP)).group_state == "Empty"
+        assert await world.groups.delete_offsets(GROUP, [("t", 0)]) == {("t", 0): 0}
+        if end_of_it == "deleted":
+            await world.groups.delete(GROUP)
+        else:
+            await asyncio.sleep(61)
+        assert await world.groups.list() == []
+        with pytest.raises(Refused) as error:
+            await world.groups.delete(GROUP)
+        assert refused(error) == ErrorCode.GROUP_ID_NOT_FOUND
