@@ -18,10 +18,13 @@ from semel.wire.errors import ErrorCode
 from semel.wire.schema import Request
 from semel.wire.spec.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from semel.wire.spec.api_versions import ApiVersionsRequest
+from semel.wire.spec.create_acls import AclCreation, CreateAclsRequest
 from semel.wire.spec.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from semel.wire.spec.create_topics import CreatableTopic, CreateTopicsRequest
+from semel.wire.spec.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from semel.wire.spec.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from semel.wire.spec.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from semel.wire.spec.describe_acls import DescribeAclsRequest
 from semel.wire.spec.describe_cluster import DescribeClusterRequest
 from semel.wire.spec.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from semel.wire.spec.describe_log_dirs import DescribeLogDirsRequest
@@ -227,6 +230,33 @@ TABLE: dict[str, Row] = {
         [on_cluster(Operation.CLUSTER_ACTION), on_topic(Operation.DESCRIBE)],
         lambda response: response.topics[0].partitions[0].error_code,
         DENIED_TOPIC,
+    ),
+    "DescribeAcls": Row(
+        DescribeAclsRequest(),
+        3,
+        [on_cluster(Operation.DESCRIBE)],
+        [on_cluster(Operation.DESCRIBE)],
+        lambda response: response.error_code,
+        DENIED_CLUSTER,
+        ErrorCode.SECURITY_DISABLED,
+    ),
+    "CreateAcls": Row(
+        CreateAclsRequest(creations=[AclCreation()]),
+        3,
+        [on_cluster(Operation.ALTER)],
+        [on_cluster(Operation.ALTER)],
+        lambda response: response.results[0].error_code,
+        DENIED_CLUSTER,
+        ErrorCode.SECURITY_DISABLED,
+    ),
+    "DeleteAcls": Row(
+        DeleteAclsRequest(filters=[DeleteAclsFilter()]),
+        3,
+        [on_cluster(Operation.ALTER)],
+        [on_cluster(Operation.ALTER)],
+        lambda response: response.filter_results[0].error_code,
+        DENIED_CLUSTER,
+        ErrorCode.SECURITY_DISABLED,
     ),
     "DescribeConfigs": Row(
         DESCRIBE,

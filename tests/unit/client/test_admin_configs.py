@@ -160,15 +160,13 @@ async def test_log_directories_are_told_with_the_sizes_of_replicas(world: Client
 
 @on_broker()
 async def test_what_our_broker_does_not_serve_is_told_as_unsupported(world: ClientWorld, admin: Admin) -> None:
-    from semel.client.admin.security_values import AclFilter, QuotaEntity, ScramCredential
+    from semel.client.admin.security_values import QuotaEntity, ScramCredential
 
     await admin.create_topics(NewTopic("t", 1, 1))
     for call in (
         admin.elect_leaders("t"),
         admin.list_partition_reassignments(),
         admin.alter_partition_reassignments({TopicPartition("t", 0): [1]}),
-        admin.describe_acls(),
-        admin.delete_acls(AclFilter()),
         admin.describe_client_quotas(),
         admin.alter_client_quotas({QuotaEntity(user="u"): {"producer_byte_rate": 1.0}}),
         admin.describe_user_scram_credentials(),
@@ -176,3 +174,13 @@ async def test_what_our_broker_does_not_serve_is_told_as_unsupported(world: Clie
     ):
         with pytest.raises(UnsupportedByBroker):
             await call
+
+
+@on_broker()
+async def test_access_rules_are_refused_because_there_is_no_authoriser(world: ClientWorld, admin: Admin) -> None:
+    from semel.client.admin.security_values import AclFilter
+
+    for call in (admin.describe_acls(), admin.delete_acls(AclFilter())):
+        with pytest.raises(BrokerRefused, match="no authoriser") as refused:
+            await call
+        assert refused.value.code == ErrorCode.SECURITY_DISABLED

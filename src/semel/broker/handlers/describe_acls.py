@@ -1,4 +1,4 @@
-"""DescribeAcls (29), versions 1-3. Without an authoriser there are no access rules: SECURITY_DISABLED, as Kafka says."""
+"""DescribeAcls (29), versions 1-3. Without an authoriser there are no access rules: SECURITY_DISABLED, as in Kafka."""
 
 from __future__ import annotations
 
