@@ -4,6 +4,10 @@
 disk's: the range is not served, everything else goes on. `BrokenLog` is ours or the disk's last word: the node stops.
 """
 
+from __future__ import annotations
+
+from typing import NamedTuple
+
 from semel.log.types import Offset
 from semel.wire.errors import ErrorCode
 
@@ -18,6 +22,22 @@ class Refused(Exception):
 
     def __str__(self) -> str:
         return f"{self.code.name}: {self.text}"
+
+
+class RecordRefusal(NamedTuple):
+    """One record that is the reason why its batch was refused (KIP-467)."""
+
+    batch_index: int
+    text: str
+
+
+class RecordsRefused(Refused):
+    """A batch is refused because of some of its records: the others could be written in another batch."""
+
+    def __init__(self, code: ErrorCode, text: str, records: list[RecordRefusal]) -> None:
+        super().__init__(code, text)
+        self.args = (code, text, records)
+        self.records = records
 
 
 class CorruptSegment(Exception):

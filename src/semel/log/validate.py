@@ -9,14 +9,15 @@ from typing import NamedTuple
 from semel.config import TopicConfig
 from semel.host.api import Buffer
 from semel.log.errors import Refused
-from semel.records.batch import BatchHeader, check_crc, read_header, set_max_timestamp, walk
+from semel.log.record_refusals import broken_record, refused_records
+from semel.records.batch import BatchHeader, Walk, check_crc, read_header, set_max_timestamp, walk
 from semel.records.compression import Codec
 from semel.records.errors import BatchTooLarge, CorruptBatch, InvalidRecord, RecordError, UnsupportedCodec
 from semel.records.recompress import recompress
 from semel.wire.errors import ErrorCode
 
 _MAGIC_AT = 16
-NO_TIMESTAMP = -1
+_EARLIEST_MS, _LATEST_MS = -(1 << 63), (1 << 63) - 1
 # A batch may unfold to this many times the largest batch allowed, and to 64 MB in any case.
 _UNFOLD_FACTOR = 64
 _UNFOLD_MIN_BYTES = 64 << 20
@@ -59,9 +60,15 @@ def _validated(records: Buffer, config: TopicConfig, now_ms: int) -> Validated:
     _check_header(header, config)
     if not check_crc(records, 0, header):
         raise CorruptBatch("CRC-32C does not match")
-    walked = walk(records, header, max_decompressed_bytes=max(_UNFOLD_MIN_BYTES, _UNFOLD_FACTOR * size))
-    if walked.null_keys and "compact" in config.cleanup_policy:
-        raise InvalidRecord(f"{walked.null_keys} records have no key, but the topic is compacted")
+    unfolded_bytes = max(_UNFOLD_MIN_BYTES, _UNFOLD_FACTOR * size)
+    try:
+        walked = walk(records, header, max_decompressed_bytes=unfolded_bytes)
+    except InvalidRecord as error:
+        refusal = broken_record(records, header, unfolded_bytes, error)
+        if refusal is None:
+            raise
+        raise refusal from error
+    _check_records(records, header, walked, config, now_ms, unfolded_bytes)
     batch = records if not isinstance(records, bytes) else bytearray(records)
     if isinstance(batch, memoryview) and batch.readonly:
         batch = bytearray(batch)
@@ -70,7 +77,6 @@ def _validated(records: Buffer, config: TopicConfig, now_ms: int) -> Validated:
     if config.message_timestamp_type == "LogAppendTime":
         set_max_timestamp(batch, now_ms, log_append_time=True)
         return Validated(batch, read_header(batch))
-    _check_times(walked.min_timestamp, walked.max_timestamp, config, now_ms)
     if walked.max_timestamp != header.max_timestamp:
         set_max_timestamp(batch, walked.max_timestamp, log_append_time=False)
         header = read_header(batch)
@@ -106,15 +112,25 @@ def _check_header(header: BatchHeader, config: TopicConfig) -> None:
         raise Refused(ErrorCode.INVALID_TIMESTAMP, "a producer may not set the timestamp type to LogAppendTime")
 
 
-def _check_times(min_ms: int, max_ms: int, config: TopicConfig, now_ms: int) -> None:
-    earliest = now_ms - config.message_timestamp_before_max_ms
-    latest = now_ms + config.message_timestamp_after_max_ms
-    if max_ms > latest or (min_ms < earliest and min_ms != NO_TIMESTAMP):
-        raise Refused(
-            ErrorCode.INVALID_TIMESTAMP,
-            f"timestamps from {min_ms} to {max_ms} are outside of {earliest} to {latest} "
-            "(message.timestamp.before.max.ms, message.timestamp.after.max.ms)",
+def _check_records(
+    records: Buffer, header: BatchHeader, walked: Walk, config: TopicConfig, now_ms: int, unfolded_bytes: int
+) -> None:
+    needs_keys = config.compacts
+    earliest_ms, latest_ms = _EARLIEST_MS, _LATEST_MS
+    if not config.stamps_at_append:
+        earliest_ms = max(earliest_ms, now_ms - config.message_timestamp_before_max_ms)
+        latest_ms = min(latest_ms, now_ms + config.message_timestamp_after_max_ms)
+    if (walked.null_keys and needs_keys) or walked.max_timestamp > latest_ms or walked.min_timestamp < earliest_ms:
+        refusal = refused_records(
+            records,
+            header,
+            unfolded_bytes,
+            needs_keys=needs_keys,
+            earliest_ms=earliest_ms,
+            latest_ms=latest_ms,
         )
+        if refusal is not None:
+            raise refusal
 
 
 def _with_topic_codec(

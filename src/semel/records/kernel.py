@@ -544,6 +544,55 @@ def walk_records(
     return least, greatest, null_keys
 
 
+def find_refused(
+    data: object,
+    start: cython.Py_ssize_t,
+    count: cython.longlong,
+    last_offset_delta: cython.longlong,
+    base_timestamp: cython.longlong,
+    needs_keys: cython.bint,
+    earliest: cython.longlong,
+    latest: cython.longlong,
+    limit: cython.Py_ssize_t,
+) -> tuple:
+    """Which records, of those that `walk_records` has found whole, have no key where they need one (index, None), or a
+    timestamp out of range (index, timestamp). Returns the first `limit` of them, and how many have no key, how many a
+    wrong timestamp. A timestamp of -1 is none, and is never wrong."""
+    cursor: _Cursor = _Cursor(data, start, count, last_offset_delta, False)
+    index: cython.longlong
+    timestamp: cython.longlong
+    without_key: cython.longlong = 0
+    out_of_range: cython.longlong = 0
+    found: list = []
+    for index in range(count):
+        cursor.step()
+        if needs_keys and cursor.key_length < 0:
+            without_key += 1
+            if len(found) < limit:
+                found.append((index, None))
+            continue
+        timestamp = _wrapping_sum(base_timestamp, cursor.timestamp_delta)
+        if timestamp != -1 and (timestamp < earliest or timestamp > latest):
+            out_of_range += 1
+            if len(found) < limit:
+                found.append((index, timestamp))
+    return found, without_key, out_of_range
+
+
+def count_whole(
+    data: object, start: cython.Py_ssize_t, count: cython.longlong, last_offset_delta: cython.longlong
+) -> cython.longlong:
+    """How many records can be read before the first that breaks the format."""
+    cursor: _Cursor = _Cursor(data, start, count, last_offset_delta, False)
+    index: cython.longlong
+    for index in range(count):
+        try:
+            cursor.step()
+        except InvalidRecord:
+            return index
+    return count
+
+
 def read_records(
     data: object,
     start: cython.Py_ssize_t,

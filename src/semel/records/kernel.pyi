@@ -29,6 +29,18 @@ def encode_one(
 def walk_records(
     data: Buffer, start: int, count: int, last_offset_delta: int, holes: bool, base_timestamp: int
 ) -> tuple[int, int, int]: ...
+def find_refused(
+    data: Buffer,
+    start: int,
+    count: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    needs_keys: bool,
+    earliest: int,
+    latest: int,
+    limit: int,
+) -> tuple[list[tuple[int, int | None]], int, int]: ...
+def count_whole(data: Buffer, start: int, count: int, last_offset_delta: int) -> int: ...
 def read_records(
     data: Buffer,
     start: int,

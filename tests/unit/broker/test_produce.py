@@ -436,6 +436,43 @@ async def test_a_compacted_topic_needs_keys(node: Node) -> None:
     assert (await client.produce("t", batch_of(b"a", keys=[b"k"]))).error_code == 0
 
 
+@pytest.mark.parametrize("version", [3, 7, 8, 9, 12])
+@pytest.mark.parametrize("size", [10, 200_000])
+@simulated()
+async def test_the_records_to_blame_are_named_to_clients_that_know_how_to_read_it(
+    node: Node, version: int, size: int
+) -> None:
+    """KIP-467: since version 8. A large compressed batch is judged in a thread."""
+    client = await node.client()
+    await client.create_topic("t", configs={"cleanup.policy": "compact"})
+    values = [incompressible(size), b"b", b"c", b"d"]
+    batch = batch_of(*values, keys=[b"k", None, b"k", None], codec=Codec.GZIP)
+    result = await client.produce("t", batch, version=version)
+    assert result.error_code == ErrorCode.INVALID_RECORD
+    named = [(one.batch_index, "no key" in one.batch_index_error_message) for one in result.record_errors]
+    assert named == ([(1, True), (3, True)] if version >= 8 else [])
+    assert bool(result.error_message) == (version >= 8)
+    assert node.broker.topics.partition("t", 0).log.end_offset == 0
+
+
+@simulated()
+async def test_an_answer_names_a_thousand_records_at_most(node: Node) -> None:
+    """A megabyte of compressed batches can hold millions of records, and all of them can be wrong."""
+    client = await node.client()
+    await client.create_topic("t", configs={"cleanup.policy": "compact"})
+    for large in (b"", incompressible(200_000)):  # the large one takes all of them to a thread
+        data = [
+            PartitionProduceData(index=0, records=memoryview(batch_of(*values, codec=Codec.ZSTD)))
+            for values in ([large] * 1, [b"v"] * 700, [b"v"] * 700, [b"v"] * 700)
+        ]
+        request = ProduceRequest(acks=-1, topic_data=[TopicProduceData(name="t", partition_data=data)])
+        response = await client.ask(request, 12)
+        results = response.responses[0].partition_responses
+        assert [one.error_code for one in results] == [ErrorCode.INVALID_RECORD] * 4
+        assert [len(one.record_errors) for one in results] == [1, 700, 299, 0]
+        assert all("of 700 records 700 have no key" in one.error_message for one in results[1:])
+
+
 @pytest.mark.parametrize("acks", [2, -2, 100])
 @simulated()
 async def test_other_numbers_of_acks_are_refused(node: Node, acks: int) -> None:

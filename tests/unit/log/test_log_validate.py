@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
 from log_samples import NOW_MS, batch, code_of, settings
 
-from semel.log.errors import Refused
+from semel.log.errors import RecordsRefused, Refused
 from semel.log.validate import validated
 from semel.records.batch import check_crc, read_header, set_crc
-from semel.records.compression import Codec
+from semel.records.compression import Codec, compress
 from semel.records.read import read_records
 from semel.wire.errors import ErrorCode
 
@@ -135,6 +136,79 @@ def test_timestamps_outside_of_the_limits_are_invalid() -> None:
         assert refusal(batch(b"a", timestamp_ms=wrong), config) is ErrorCode.INVALID_TIMESTAMP
     late = batch(b"a", b"b", timestamps_ms=[NOW_MS, NOW_MS + 501])
     assert refusal(late, config) is ErrorCode.INVALID_TIMESTAMP
+
+
+def records_refused(data: Any, config: Any) -> RecordsRefused:
+    with pytest.raises(RecordsRefused) as refused:
+        validated(data, config, NOW_MS)
+    return refused.value
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_the_records_to_blame_are_named(codec: Codec) -> None:
+    """KIP-467."""
+    values = [b"v"] * 100
+    keys = [None if index % 10 == 9 else b"k" for index in range(100)]
+    refusal = records_refused(batch(*values, keys=keys, codec=codec), settings(cleanup_policy="compact"))
+    assert refusal.code is ErrorCode.INVALID_RECORD
+    assert [one.batch_index for one in refusal.records] == list(range(9, 100, 10))
+    assert all("no key" in one.text for one in refusal.records)
+    assert "of 100 records 10 have no key" in refusal.text
+
+
+def test_one_wrong_timestamp_gives_the_batch_its_code() -> None:
+    config = settings(cleanup_policy="compact", message_timestamp_after_max_ms=500)
+    late = batch(b"a", b"b", b"c", keys=[None, b"k", b"k"], timestamps_ms=[NOW_MS, NOW_MS, NOW_MS + 501])
+    refusal = records_refused(late, config)
+    assert refusal.code is ErrorCode.INVALID_TIMESTAMP
+    assert [one.batch_index for one in refusal.records] == [0, 2]
+    assert "no key" in refusal.records[0].text
+    assert str(NOW_MS + 501) in refusal.records[1].text
+    assert f"to {NOW_MS + 500} are allowed" in refusal.records[1].text
+
+
+def test_a_record_without_a_timestamp_does_not_hide_one_of_the_past() -> None:
+    config = settings(message_timestamp_before_max_ms=1000)
+    validated(batch(b"a", b"b", timestamps_ms=[-1, NOW_MS]), config, NOW_MS)
+    refusal = records_refused(batch(b"a", b"b", timestamps_ms=[-1, NOW_MS - 1001]), config)
+    assert [one.batch_index for one in refusal.records] == [1]
+
+
+def test_where_the_broker_stamps_no_timestamp_is_wrong() -> None:
+    config = settings(
+        cleanup_policy="compact", message_timestamp_type="LogAppendTime", message_timestamp_after_max_ms=1
+    )
+    data = batch(b"a", b"b", keys=[None, b"k"], timestamps_ms=[NOW_MS, NOW_MS + 99])
+    assert [one.batch_index for one in records_refused(data, config).records] == [0]
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_a_gap_between_offsets_is_named_by_the_record_after_it(codec: Codec) -> None:
+    data = batch(b"a", b"b", b"c")
+    size = (len(data) - 61) // 3
+    data[61 + 2 * size + 3] = 2 * 5  # the third record's offset delta
+    if codec:
+        payload = compress(codec, bytes(data[61:]))
+        data = bytearray(data[:61] + payload)
+        data[8:12] = (len(data) - 12).to_bytes(4, "big")
+        data[21:23] = int(codec).to_bytes(2, "big")
+    set_crc(data)
+    refusal = records_refused(data, PLAIN)
+    assert refusal.code is ErrorCode.INVALID_RECORD
+    assert [(one.batch_index, "offset delta 5 follows 1" in one.text) for one in refusal.records] == [(2, True)]
+
+
+def test_a_refusal_names_a_thousand_records_at_most_and_counts_them_all() -> None:
+    data = batch(*[b"v"] * 5000, codec=Codec.ZSTD)
+    refusal = records_refused(data, settings(cleanup_policy="compact"))
+    assert len(refusal.records) == 1000
+    assert "of 5000 records 5000 have no key" in refusal.text
+
+
+def test_a_refusal_of_records_comes_back_whole_from_another_process() -> None:
+    refusal = records_refused(batch(b"a"), settings(cleanup_policy="compact"))
+    again = pickle.loads(pickle.dumps(refusal))
+    assert (again.code, again.text, again.records) == (refusal.code, refusal.text, refusal.records)
 
 
 def test_a_client_may_not_call_its_timestamps_append_times() -> None:

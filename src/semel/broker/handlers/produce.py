@@ -3,7 +3,8 @@
 
 An ordinary batch is written in one step; any other takes the long path: it is opened and judged record by record, and
 may have to wait for a thread or for its transaction. Requests that are like the one before do not come here
-(`lane_kernel`).
+(`lane_kernel`). Records that are the reason why their batch is refused are named (KIP-467), up to a thousand in an
+answer.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from semel.broker.router import Committing
 from semel.broker.transactional_produce import explained, has_to_wait, join, may_write_at_once, verify
 from semel.coordinator.topic_names import INTERNAL_TOPICS
 from semel.coordinator.txn.decisions import Identity
-from semel.log.errors import Refused
+from semel.log.errors import RecordsRefused, Refused
 from semel.log.log import Appended
+from semel.log.record_refusals import MOST_NAMED
 from semel.log.types import Epoch, ProducerId
 from semel.log.validate import Validated
 from semel.records.compression import Codec
@@ -33,6 +35,7 @@ from semel.wire.spec.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    RecordError,
     TopicProduceData,
     TopicProduceResponse,
 )
@@ -96,12 +99,13 @@ def _keep_records(left: list[_Left]) -> None:
 class _Produce:
     """One request."""
 
-    __slots__ = ("_broker", "_context", "_request", "waits_for")
+    __slots__ = ("_broker", "_context", "_request", "_room", "waits_for")
 
     def __init__(self, broker: Broker, request: ProduceRequest, context: RequestContext) -> None:
         self._broker = broker
         self._request = request
         self._context = context
+        self._room = MOST_NAMED  # for records that are named in the answer
         self.waits_for: list[asyncio.Future[None]] = []
 
     # -- the ordinary path
@@ -149,6 +153,7 @@ class _Produce:
         """Large compressed batches are judged in a thread first, and partitions join a transaction. The connection
         waits meanwhile, so its order is kept."""
         joining: dict[Identity, list[tuple[PartitionProduceData, Partition]]] = {}
+        room = self._room
         for topic, data, _, _ in left:
             try:
                 partition = self._target(topic, data)
@@ -157,6 +162,7 @@ class _Produce:
                     claimed = Identity(batch.header.producer_id, batch.header.producer_epoch)
                     joining.setdefault(claimed, []).append((data, partition))
             except Refused as refusal:
+                room = _name_within(room, refusal)  # now, lest they are all in memory until the answer is made
                 data.records = refusal
         if self._request.transactional_id is not None:
             for claimed, members in joining.items():
@@ -237,13 +243,29 @@ class _Produce:
         if self._request.acks == _ACKS_NONE:
             # Nobody reads an answer: losing the connection is the only way to say that something went wrong.
             raise CloseConnection(f"produce with acks=0 failed: {refusal}") from refusal
+        self._room = _name_within(self._room, refusal)
         return PartitionProduceResponse(
             index=data.index,
             error_code=refusal.code,
             base_offset=-1,
             log_start_offset=-1 if partition is None else partition.log.start_offset,
             error_message=refusal.text,
+            record_errors=_record_errors(refusal),
         )
+
+
+def _name_within(room: int, refusal: Refused) -> int:
+    """Lets a refusal name so many records at most. Returns how many others of the same request may name."""
+    if not isinstance(refusal, RecordsRefused):
+        return room
+    del refusal.records[room:]
+    return room - len(refusal.records)
+
+
+def _record_errors(refusal: Refused) -> list[RecordError]:
+    if not isinstance(refusal, RecordsRefused):
+        return []
+    return [RecordError(batch_index=one.batch_index, batch_index_error_message=one.text) for one in refusal.records]
 
 
 def _name(broker: Broker, topic: TopicProduceData, context: RequestContext) -> str:
