@@ -93,6 +93,12 @@ class RecordTooLarge(BadRecord):
     advice = "make the record smaller, or raise max.request.size and the topic's max.message.bytes"
 
 
+class RefusedWithOthers(AbortTransactionError):
+    """Other records of the same batch were refused, and so this one was not written: nothing is wrong with it."""
+
+    advice = "send this record again; in a transaction, abort it"
+
+
 class BufferFull(RetriableError):
     """`buffer.memory` stayed full for `max.block.ms`."""
 

@@ -8,12 +8,12 @@ import pytest
 from producer_steps import ONE_RECORD_EACH
 
 from scripted_broker import Asked, ScriptedCluster, scripted
-from semel.client.errors import BadRecord, Closed, DeliveryTimedOut, SemelError, TimedOut
+from semel.client.errors import BadRecord, Closed, DeliveryTimedOut, RefusedWithOthers, SemelError, TimedOut
 from semel.client.producer.batch import Delivery
 from semel.client.values import CREATE_TIME, LOG_APPEND_TIME, RecordMetadata
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.init_producer_id import InitProducerIdRequest
-from semel.wire.spec.produce import ProduceRequest
+from semel.wire.spec.produce import ProduceRequest, RecordError
 
 
 @scripted()
@@ -132,6 +132,72 @@ async def test_callbacks_are_called_for_failures_too(cluster: ScriptedCluster) -
         await producer.send("t", b"1", on_delivery=lambda delivery: failures.append(delivery.exception()))
         await producer.flush()
     assert [type(failure) for failure in failures] == [BadRecord]
+
+
+# -- some records of a batch are to blame
+
+
+async def refused_in_one_batch(
+    cluster: ScriptedCluster, code: ErrorCode, record_errors: list[RecordError], *, lost_first: bool = False
+) -> list[SemelError]:
+    """What each of five records in one batch is told."""
+    cluster.topic("t")
+    async with cluster.producer(linger_ms=10) as producer:
+        cluster.hold(ProduceRequest)
+        deliveries = [await producer.send("t", b"%d" % number) for number in range(5)]
+        asked = await cluster.next(ProduceRequest)
+        if lost_first:
+            asked.refuse(ErrorCode.REQUEST_TIMED_OUT)
+            asked = await cluster.next(ProduceRequest)
+        asked.refuse(code, error_message="the batch's own words", record_errors=record_errors)
+        cluster.release(ProduceRequest)
+        return [error for delivery in deliveries if (error := await failure_of(delivery)) is not None]
+
+
+async def failure_of(delivery: Delivery) -> SemelError | None:
+    with pytest.raises(SemelError) as error:
+        await delivery
+    assert delivery.exception() is error.value
+    return error.value
+
+
+@scripted()
+async def test_bad_records_are_told_apart_from_those_that_were_only_with_them(cluster: ScriptedCluster) -> None:
+    """KIP-467: librdkafka and Java do so as well."""
+    named = [RecordError(batch_index=1, batch_index_error_message="no key"), RecordError(batch_index=3)]
+    errors = await refused_in_one_batch(cluster, ErrorCode.INVALID_TIMESTAMP, named)
+    kinds = [RefusedWithOthers, BadRecord, RefusedWithOthers, BadRecord, RefusedWithOthers]
+    assert [type(error) for error in errors] == kinds
+    assert "record 1 of the batch: INVALID_RECORD" in str(errors[1]), "one code cannot stand for two records"
+    assert "no key" in str(errors[1])
+    assert "the batch's own words" in str(errors[3])
+    assert "2 of the 5 records" in str(errors[0])
+    assert "send this record again" in str(errors[0])
+
+
+@scripted()
+async def test_of_a_single_bad_record_the_code_is_known(cluster: ScriptedCluster) -> None:
+    named = [RecordError(batch_index=2, batch_index_error_message="too late")]
+    errors = await refused_in_one_batch(cluster, ErrorCode.INVALID_TIMESTAMP, named)
+    assert [error.code for error in errors] == [None, None, ErrorCode.INVALID_TIMESTAMP, None, None]
+
+
+@scripted()
+async def test_a_record_of_a_batch_in_doubt_is_not_said_to_be_fit_to_send_again(cluster: ScriptedCluster) -> None:
+    """The settings of the topic may have changed between two attempts, and the first may have been written."""
+    errors = await refused_in_one_batch(
+        cluster, ErrorCode.INVALID_RECORD, [RecordError(batch_index=2)], lost_first=True
+    )
+    assert [type(error) for error in errors] == [BadRecord] * 5
+
+
+@pytest.mark.parametrize("named", [[], [RecordError(batch_index=5), RecordError(batch_index=-1)]])
+@scripted()
+async def test_without_a_record_of_it_that_is_named_all_of_a_batch_failed_alike(
+    cluster: ScriptedCluster, named: list[RecordError]
+) -> None:
+    errors = await refused_in_one_batch(cluster, ErrorCode.INVALID_RECORD, named)
+    assert [type(error) for error in errors] == [BadRecord] * 5
 
 
 # -- flush

@@ -37,6 +37,16 @@ class Identity(NamedTuple):
 NOBODY = Identity(-1, -1)
 
 
+class RecordErrors(NamedTuple):
+    """Why a batch was refused, record by record: those that the broker named by their place, and all others."""
+
+    named: dict[int, SemelError]
+    others: SemelError
+
+    def of(self, index: int) -> SemelError:
+        return self.named.get(index, self.others)
+
+
 class ProducerBatch:
     """`size_bytes` is what it counts against `buffer.memory`."""
 
@@ -60,6 +70,7 @@ class ProducerBatch:
         "log_append_time_ms",
         "partition",
         "payload",
+        "record_errors",
         "room_bytes",
         "size_bytes",
         "timestamps",
@@ -88,6 +99,7 @@ class ProducerBatch:
         self.in_doubt = False  # an attempt was not answered: it may have been written, or may still be
         self.done = False
         self.error: SemelError | None = None
+        self.record_errors: RecordErrors | None = None  # beside `error`, if the broker said which records are to blame
         self.base_offset = NO_OFFSET
         self.log_append_time_ms = -1
         self.halves: tuple[ProducerBatch, ProducerBatch] | None = None
@@ -248,7 +260,7 @@ class ProducerBatch:
 
     def error_of(self, index: int) -> SemelError | None:
         if self.halves is None:
-            return self.error
+            return self.error if self.record_errors is None else self.record_errors.of(index)
         first, second = self.halves
         return first.error_of(index) if index < first.count else second.error_of(index - first.count)
 

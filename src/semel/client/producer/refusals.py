@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from semel.client.errors import OutOfOrderSequence
-from semel.client.producer.batch import ProducerBatch
+from semel.client.errors import OutOfOrderSequence, RefusedWithOthers, SemelError, error_for
+from semel.client.producer.batch import ProducerBatch, RecordErrors
 from semel.wire.errors import ErrorCode
+from semel.wire.spec.produce import PartitionProduceResponse
 
 MOVED = frozenset(
     {
@@ -50,3 +51,25 @@ def doubtful(batch: ProducerBatch) -> OutOfOrderSequence:
         f"{batch.topic}-{batch.partition}: a batch before this one is missing, and an answer to this one was lost: "
         "it may have been written, so it is not sent again under another name"
     )
+
+
+def record_errors(batch: ProducerBatch, result: PartitionProduceResponse, problem: SemelError) -> RecordErrors | None:
+    """Tells the records that the broker found bad from those that came with them (KIP-467); None if it named none.
+
+    The one code of the answer is that of a record only where it is the only one named, as Java and librdkafka have it.
+    The others were certainly not written, unless an earlier attempt was not answered: then they share `problem`.
+    """
+    told = {one.batch_index: one.batch_index_error_message for one in result.record_errors}
+    told = {index: text for index, text in told.items() if 0 <= index < batch.count}
+    if not told:
+        return None
+    code = result.error_code if len(told) == 1 else ErrorCode.INVALID_RECORD
+    place = f"{batch.topic}-{batch.partition}"
+    named = {
+        index: error_for(code, f"{place}, record {index} of the batch", text or result.error_message)
+        for index, text in told.items()
+    }
+    others: SemelError = problem
+    if not batch.in_doubt:
+        others = RefusedWithOthers(f"{place}: {len(told)} of the {batch.count} records in the batch were refused")
+    return RecordErrors(named, others)

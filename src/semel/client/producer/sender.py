@@ -28,7 +28,14 @@ from semel.client.producer.accumulator import Accumulator
 from semel.client.producer.batch import ProducerBatch
 from semel.client.producer.identity import IdempotentIdentity
 from semel.client.producer.lane import Lane
-from semel.client.producer.refusals import MOVED, OUT_OF_EPOCH, OUT_OF_SEQUENCE, PERHAPS_WRITTEN, doubtful
+from semel.client.producer.refusals import (
+    MOVED,
+    OUT_OF_EPOCH,
+    OUT_OF_SEQUENCE,
+    PERHAPS_WRITTEN,
+    doubtful,
+    record_errors,
+)
 from semel.client.producer.settings import ProducerSettings
 from semel.client.producer.shipment import Shipment, produce_request
 from semel.client.producer.transactions import Transactions
@@ -336,6 +343,7 @@ class Sender:
                 self._pause(lane)
             return
         if not is_retriable(code):
+            batch.record_errors = record_errors(batch, result, problem)
             lane.forget(batch)
             lane.failed(batch)
             self._finish(lane, batch, problem)
