@@ -118,6 +118,23 @@ def as_sample(message: Message) -> Sample:
     return Sample(message.key(), message.value(), headers, message.timestamp()[1])
 
 
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_records_that_are_refused_are_told_from_those_of_the_same_batch(broker: RealBroker, codec: str) -> None:
+    """As librdkafka's own test 0011 wants it: ten of a hundred have no key, and the topic is compacted."""
+    topic = new_name("refused")
+    create(broker, topic, cleanup_policy="compact")
+    told: dict[int, KafkaError] = {}
+    client = producer(broker, linger_ms=500, compression_type=codec)
+    for number in range(100):
+        key = None if number % 10 == 9 else b"k"
+        client.produce(topic, b"v", key, partition=0, on_delivery=lambda e, _, number=number: told.update({number: e}))
+    assert client.flush(WAIT_S) == 0
+    bad = {number for number, error in told.items() if error.code() == KafkaError.INVALID_RECORD}
+    assert bad == set(range(9, 100, 10))
+    others = {told[number].code() for number in range(100) if number not in bad}
+    assert others == {KafkaError._INVALID_DIFFERENT_RECORD}
+
+
 @pytest.mark.parametrize("codec", CODECS)
 def test_what_is_produced_with_a_codec_is_read_from_start_offset_and_time(broker: RealBroker, codec: str) -> None:
     topic = new_name(codec)

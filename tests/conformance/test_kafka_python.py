@@ -12,6 +12,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
 from kafka.errors import (
     InvalidConfigurationError,
     InvalidPartitionsError,
+    InvalidRecordError,
     InvalidReplicationFactorError,
     InvalidTopicError,
     KafkaTimeoutError,
@@ -92,6 +93,19 @@ def read_all(broker: RealBroker, topic: str, offset: int | None, count: int, **c
 
 def as_sample(record: Any) -> Sample:
     return Sample(record.key, record.value, tuple(record.headers), record.timestamp)
+
+
+def test_records_that_are_refused_are_told_from_those_of_the_same_batch(broker: RealBroker) -> None:
+    topic = new_name("refused")
+    create(broker, topic, cleanup_policy="compact")
+    client = producer(broker, linger_ms=500)
+    sent = [client.send(topic, b"v", key=None if number % 5 == 4 else b"k", partition=0) for number in range(10)]
+    client.flush(timeout=WAIT_S)
+    kinds = [type(future.exception) for future in sent]
+    assert [kind is InvalidRecordError for kind in kinds] == [number % 5 == 4 for number in range(10)]
+    assert "part of a batch" in str(sent[0].exception)
+    assert "no key" in str(sent[4].exception)
+    client.close()
 
 
 @pytest.mark.parametrize("codec", CODECS)
