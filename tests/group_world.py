@@ -138,6 +138,10 @@ class Image:
     def __init__(self) -> None:
         self.topics: dict[str, Topic] = {}
         self.names: dict[bytes, str] = {}
+        self.settings: dict[str, dict[str, str]] = {}
+
+    def group_settings(self, group_id: str) -> dict[str, str]:
+        return self.settings.get(group_id, {})
 
 
 class World:

@@ -11,6 +11,7 @@ from enum import IntEnum
 
 from semel.config.broker_config import BrokerConfig, changeable
 from semel.config.errors import ConfigError
+from semel.config.group_config import check_group
 from semel.config.settings import Kind, Scope, Setting
 from semel.config.topic_config import inherited_value, topic_config
 
@@ -38,11 +39,12 @@ def altered(
     APPEND and SUBTRACT start from the value in force: the override if there is one, else what `broker` gives, else
     the declared default.
     """
-    setting = changeable(name, value, scope)
     changed = dict(overrides)
     if operation == Operation.DELETE:
+        # Also of a name that nobody knows: what is not set is gone, and Kafka's tools count on it.
         changed.pop(name, None)
         return changed
+    setting = changeable(name, value, scope)
     if value is None:
         raise setting.refuse(None)
     if operation == Operation.SET:
@@ -64,7 +66,7 @@ def _edited_list(
     elif broker is None:
         current = setting.default
     else:
-        current = inherited_value(setting, broker) if scope is Scope.TOPIC else broker[setting.name]
+        current = broker[setting.name] if scope is Scope.BROKER else inherited_value(setting, broker)
     entries = list(current) if isinstance(current, tuple) else []
     # Entries that are there already are not added twice, and those that are not there are not missed, as in Kafka.
     edits = [entry.strip() for entry in text.split(",")]
@@ -96,6 +98,9 @@ def checked_overrides(
 def _check_together(overrides: Mapping[str, str], scope: Scope, broker: BrokerConfig) -> None:
     if scope is Scope.BROKER:
         broker.with_changes(overrides)
+        return
+    if scope is Scope.GROUP:
+        check_group(overrides, broker)
         return
     config = topic_config(overrides, broker)
     if config.min_compaction_lag_ms > config.max_compaction_lag_ms:

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from semel.config.broker_settings import BROKER_SETTINGS
 from semel.config.errors import ConfigError, UnknownSetting
+from semel.config.group_settings import GROUP_SETTINGS
 from semel.config.listeners import Listener, parse_listener
 from semel.config.settings import ConfigSource, Scope, Setting, Value
 from semel.config.topic_settings import TOPIC_SETTINGS
@@ -32,11 +33,12 @@ ORDERED = (
     ("socket.request.max.bytes", "queued.max.request.bytes"),
 )
 _NO_LIMIT = -1
+_DECLARED = {Scope.BROKER: BROKER_SETTINGS, Scope.TOPIC: TOPIC_SETTINGS, Scope.GROUP: GROUP_SETTINGS}
 
 
 def declared(name: str, scope: Scope) -> Setting:
     """The declaration of a setting; raises UnknownSetting."""
-    table = BROKER_SETTINGS if scope is Scope.BROKER else TOPIC_SETTINGS
+    table = _DECLARED[scope]
     setting = table.get(name)
     if setting is None:
         raise UnknownSetting(name, table)

@@ -6,6 +6,7 @@ our default is another. Settings of the group and transaction coordinators are i
 
 from __future__ import annotations
 
+from semel.config.accepted_settings import ACCEPTED
 from semel.config.coordinator_settings import COORDINATOR
 from semel.config.listeners import ADVERTISED_FORM, LISTENER_FORM
 from semel.config.settings import INT_MAX, LONG_MAX, Form, Kind, Setting, by_name
@@ -195,4 +196,4 @@ SAME_THING = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
 )
 
-BROKER_SETTINGS = by_name([*NODE, *CONNECTIONS, *TOPICS, *LOGS, *CLEANER, *REPLICATION, *COORDINATOR])
+BROKER_SETTINGS = by_name([*NODE, *CONNECTIONS, *TOPICS, *LOGS, *CLEANER, *REPLICATION, *COORDINATOR, *ACCEPTED])

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from semel.config.broker_config import BrokerConfig
 from semel.config.broker_settings import BROKER_SETTINGS, SAME_THING
+from semel.config.group_settings import GROUP_SETTINGS
 from semel.config.settings import ConfigSource, Kind, Setting, Value
 from semel.config.topic_config import inherited_value
 from semel.config.topic_settings import TOPIC_SETTINGS
@@ -38,8 +39,19 @@ def describe_topic(
 ) -> list[DescribedSetting]:
     """Every topic setting (or those in `names`) of a topic that sets `overrides`."""
     return [
-        _described_topic_setting(setting, overrides, broker)
+        _described_as_own(setting, overrides, broker, ConfigSource.TOPIC_CONFIG)
         for name, setting in TOPIC_SETTINGS.items()
+        if names is None or name in names
+    ]
+
+
+def describe_group(
+    overrides: Mapping[str, str], broker: BrokerConfig, *, names: Container[str] | None = None
+) -> list[DescribedSetting]:
+    """Every setting (or those in `names`) of a group that sets `overrides`; it need not be there."""
+    return [
+        _described_as_own(setting, overrides, broker, ConfigSource.GROUP_CONFIG)
+        for name, setting in GROUP_SETTINGS.items()
         if names is None or name in names
     ]
 
@@ -74,12 +86,15 @@ def _own_chain(name: str, broker: BrokerConfig) -> list[DescribedSynonym]:
     return chain
 
 
-def _described_topic_setting(setting: Setting, overrides: Mapping[str, str], broker: BrokerConfig) -> DescribedSetting:
+def _described_as_own(
+    setting: Setting, overrides: Mapping[str, str], broker: BrokerConfig, source: ConfigSource
+) -> DescribedSetting:
+    """A setting of a topic or a group: its own value, then those of the node."""
     synonyms = _chain([synonym.name for synonym in setting.synonyms], broker)
     value = inherited_value(setting, broker)
     if setting.name in overrides:
         value = setting.parse(overrides[setting.name])
-        synonyms.insert(0, DescribedSynonym(setting.name, setting.text(value), ConfigSource.TOPIC_CONFIG))
+        synonyms.insert(0, DescribedSynonym(setting.name, setting.text(value), source))
     return _described(setting, value, synonyms)
 
 

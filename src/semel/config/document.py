@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 
+from semel.config.accepted_settings import ACCEPTED
 from semel.config.broker_settings import CLEANER, CONNECTIONS, LOGS, NODE, REPLICATION, TOPICS
 from semel.config.coordinator_settings import GROUPS, OFFSETS, TRANSACTIONS
+from semel.config.group_settings import GROUP_SETTINGS
 from semel.config.load import RESERVED_VARIABLES, variable_of
 from semel.config.settings import Setting
 from semel.config.topic_settings import TOPIC_SETTINGS
@@ -21,6 +23,7 @@ SECTIONS = {
     "Groups": GROUPS,
     "Committed offsets": OFFSETS,
     "Producers and transactions": TRANSACTIONS,
+    "Kafka's, taken and not used": ACCEPTED,
 }
 
 OPENING = f"""\
@@ -70,7 +73,14 @@ def _lines() -> Iterator[str]:
         yield from _broker_table(settings)
     yield "\n## Settings of a topic\n"
     yield "A topic that does not set one takes the node's: of the settings named last, the first that is set.\n"
-    yield from _topic_table(TOPIC_SETTINGS.values())
+    yield from _table_of_own(TOPIC_SETTINGS.values())
+    yield "\n## Settings of a group\n"
+    yield (
+        "Those of a KIP-848 group, which need not be there yet (`kafka-configs --entity-type groups`). A value lies "
+        "between the bounds that the node sets, such as `group.consumer.min.session.timeout.ms`; members hear of a "
+        "change with their next heartbeat.\n"
+    )
+    yield from _table_of_own(GROUP_SETTINGS.values())
 
 
 def _broker_table(settings: Iterable[Setting]) -> Iterator[str]:
@@ -81,7 +91,7 @@ def _broker_table(settings: Iterable[Setting]) -> Iterator[str]:
         yield _row(setting, _default(setting), change, setting.sentence)
 
 
-def _topic_table(settings: Iterable[Setting]) -> Iterator[str]:
+def _table_of_own(settings: Iterable[Setting]) -> Iterator[str]:
     yield "| setting | type | allowed | | the node's |"
     yield "|---|---|---|---|---|"
     for setting in settings:

@@ -43,10 +43,11 @@ INTEGER_BOUNDS = {
 
 
 class Scope(Enum):
-    """Whom a setting belongs to: a node, or a topic."""
+    """Whom a setting belongs to: a node, a topic, or a group."""
 
     BROKER = "broker"
     TOPIC = "topic"
+    GROUP = "group"
 
 
 class ConfigSource(IntEnum):
@@ -57,6 +58,8 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    GROUP_CONFIG = 8
 
 
 class Synonym(NamedTuple):
@@ -90,12 +93,13 @@ class Setting(NamedTuple):
     sensitive: bool = False
     synonyms: tuple[Synonym, ...] = ()
     kafka_default: str | None = None  # Kafka's own, where ours differs
+    off_because: str | None = None  # why a switch of Kafka's cannot be turned on here
 
     @property
     def allowed(self) -> str:
         """What a value may be, in words."""
         if self.kind is Kind.BOOLEAN:
-            return "true or false"
+            return f"false: {self.off_because}" if self.off_because else "true or false"
         if self.kind in INTEGER_BOUNDS or self.kind is Kind.DOUBLE:
             return self._allowed_number()
         if self.kind is Kind.LIST:
@@ -141,7 +145,7 @@ class Setting(NamedTuple):
 
     def _permits(self, value: Value) -> bool:
         if isinstance(value, bool):
-            return True
+            return not (value and self.off_because)
         if isinstance(value, int | float):
             low, high = self.bounds
             return low <= value <= high or value == self.also

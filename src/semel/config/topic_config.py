@@ -27,6 +27,8 @@ class TopicConfig:
     follower_replication_throttled_replicas: tuple[str, ...]
     index_interval_bytes: int
     leader_replication_throttled_replicas: tuple[str, ...]
+    local_retention_bytes: int
+    local_retention_ms: int
     max_compaction_lag_ms: int
     max_message_bytes: int
     message_timestamp_after_max_ms: int
@@ -36,6 +38,9 @@ class TopicConfig:
     min_compaction_lag_ms: int
     min_insync_replicas: int
     preallocate: bool
+    remote_log_copy_disable: bool
+    remote_log_delete_on_disable: bool
+    remote_storage_enable: bool
     retention_bytes: int
     retention_ms: int
     segment_bytes: int

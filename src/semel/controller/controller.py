@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from semel.config import BrokerConfig, ConfigError, Operation, Scope, altered, checked_overrides
-from semel.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, TopicState
+from semel.controller.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, TopicState
 from semel.controller.metadata_log import TOPIC as METADATA_TOPIC
 from semel.controller.metadata_log import MetadataLog
 from semel.controller.topic_names import wrong_with_name
@@ -277,6 +277,12 @@ class Controller:
                     ErrorCode.INVALID_REQUEST, f"settings of node {self._node_id} are kept here, not of {resource_name}"
                 )
             return Scope.BROKER
+        if resource_type == GROUP_RESOURCE:
+            if not resource_name:
+                raise Refused(
+                    ErrorCode.INVALID_REQUEST, "a group has a name: there are no settings for all groups here"
+                )
+            return Scope.GROUP
         raise Refused(ErrorCode.INVALID_REQUEST, f"resources of type {resource_type} have no settings here")
 
 

@@ -28,6 +28,9 @@ from semel.wire.spec.metadata_records import (
 # Kafka's codes for what a setting belongs to.
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
+LOGGER_RESOURCE = 8
+METRICS_RESOURCE = 16
+GROUP_RESOURCE = 32
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,10 @@ class MetadataImage:
 
     def config(self, resource_type: int, name: str) -> dict[str, str]:
         return self.configs.get((resource_type, name), {})
+
+    def group_settings(self, group_id: str) -> dict[str, str]:
+        """What was set for this group alone."""
+        return self.config(GROUP_RESOURCE, group_id)
 
     def records(self) -> Iterator[MetadataRecord]:
         """What a snapshot holds."""

@@ -39,6 +39,7 @@ from semel.wire.spec.incremental_alter_configs import (
     IncrementalAlterConfigsResource,
 )
 from semel.wire.spec.init_producer_id import InitProducerIdRequest
+from semel.wire.spec.list_config_resources import ListConfigResourcesRequest
 from semel.wire.spec.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from semel.wire.spec.metadata import MetadataRequest, MetadataRequestTopic
 from semel.wire.spec.offset_for_leader_epoch import (
@@ -275,6 +276,14 @@ TABLE: dict[str, Row] = {
         codes,
         [DENIED_TOPIC, DENIED_CLUSTER],
         [0, 0],
+    ),
+    "ListConfigResources": Row(
+        ListConfigResourcesRequest(),
+        1,
+        [on_cluster(Operation.DESCRIBE_CONFIGS)],
+        [on_cluster(Operation.DESCRIBE_CONFIGS)],
+        lambda response: response.error_code,
+        DENIED_CLUSTER,
     ),
     "DescribeLogDirs": Row(
         DescribeLogDirsRequest(topics=None),

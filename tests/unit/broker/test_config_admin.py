@@ -18,7 +18,7 @@ from semel.wire.spec.incremental_alter_configs import (
     IncrementalAlterConfigsResource,
 )
 
-TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
@@ -136,8 +136,10 @@ async def test_without_a_number_only_what_was_changed_for_the_whole_cluster_is_d
         (TOPIC, "no name", ErrorCode.INVALID_TOPIC_EXCEPTION),
         (BROKER, "2", ErrorCode.INVALID_REQUEST),
         (BROKER, "one", ErrorCode.INVALID_REQUEST),
-        (LOGGER, "1", ErrorCode.INVALID_REQUEST),
-        (GROUP, "g", ErrorCode.INVALID_REQUEST),
+        (LOGGER, "2", ErrorCode.INVALID_REQUEST),
+        (LOGGER, "", ErrorCode.INVALID_REQUEST),
+        (GROUP, "", ErrorCode.INVALID_REQUEST),
+        (METRICS, "m", ErrorCode.INVALID_REQUEST),
         (99, "", ErrorCode.INVALID_REQUEST),
     ],
 )
@@ -203,10 +205,19 @@ async def test_a_change_of_the_node_reaches_the_topics_that_do_not_say_otherwise
     [
         (TOPIC, "nobody", [(SET, "segment.bytes", "1000")], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (BROKER, "2", [(SET, "log.retention.ms", "1000")], ErrorCode.INVALID_REQUEST),
-        (LOGGER, "1", [(SET, "root", "DEBUG")], ErrorCode.INVALID_REQUEST),
+        (LOGGER, "2", [(SET, "root", "DEBUG")], ErrorCode.INVALID_REQUEST),
+        (METRICS, "m", [(SET, "interval.ms", "1000")], ErrorCode.INVALID_REQUEST),
+        (GROUP, "", [(SET, "consumer.session.timeout.ms", "50000")], ErrorCode.INVALID_REQUEST),
+        (GROUP, "g", [(SET, "consumer.session.timeout.ms", "5")], ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", [(SET, "consumer.session.timeout.ms", "60001")], ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", [(SET, "consumer.heartbeat.interval.ms", "15001")], ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", [(SET, "consumer.heartbeat.interval.ms", "often")], ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", [(SET, "share.session.timeout.ms", "50000")], ErrorCode.INVALID_CONFIG),
+        (TOPIC, "t", [(SET, "remote.storage.enable", "true")], ErrorCode.INVALID_CONFIG),
+        (BROKER, "1", [(SET, "num.io.threads", "many")], ErrorCode.INVALID_CONFIG),
         (TOPIC, "t", [(SET, "segment.bytes", "x")], ErrorCode.INVALID_CONFIG),
         (TOPIC, "t", [(SET, "no.such.thing", "x")], ErrorCode.INVALID_CONFIG),
-        (TOPIC, "t", [(DELETE, "no.such.thing", None)], ErrorCode.INVALID_CONFIG),
+        (TOPIC, "nobody", [(DELETE, "no.such.thing", None)], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (TOPIC, "t", [(APPEND, "segment.bytes", "1")], ErrorCode.INVALID_CONFIG),
         (TOPIC, "t", [(SET, "segment.bytes", None)], ErrorCode.INVALID_REQUEST),
         (TOPIC, "t", [(4, "segment.bytes", "1")], ErrorCode.INVALID_REQUEST),
@@ -224,6 +235,36 @@ async def test_what_cannot_be_changed_has_its_code_and_changes_nothing(
     end_offset = node.broker.metadata.next_offset
     assert await change(client, kind, name, *operations) == code
     assert node.broker.metadata.next_offset == end_offset
+
+
+@simulated()
+async def test_to_delete_what_nobody_knows_changes_nothing(node: Node) -> None:
+    """MirrorMaker copies the settings of a topic that way, those of tiered storage and of other brokers among them."""
+    client = await node.client()
+    await client.create_topic("t", configs={"retention.ms": "5000"})
+    end_offset = node.broker.metadata.next_offset
+    for kind, name in ((TOPIC, "t"), (BROKER, "1"), (BROKER, ""), (GROUP, "g")):
+        assert await change(client, kind, name, (DELETE, "no.such.thing", None)) == 0
+    assert await change(client, BROKER, "1", (DELETE, "node.id", None)) == 0
+    assert node.broker.metadata.next_offset == end_offset
+    assert await change(client, TOPIC, "t", (DELETE, "nothing", None), (SET, "retention.ms", "6000")) == 0
+    assert node.broker.image.config(TOPIC, "t") == {"retention.ms": "6000"}
+
+
+@simulated()
+async def test_settings_of_kafka_that_semel_has_no_use_for_are_taken_and_said_to_be_without_effect(node: Node) -> None:
+    client = await node.client()
+    tiered = {"remote.storage.enable": "false", "local.retention.ms": "-2", "remote.log.copy.disable": "true"}
+    assert (await client.create_topic("t", configs=tiered)).error_code == 0
+    assert await value_of(client, TOPIC, "t", "local.retention.ms") == ("-2", ConfigSource.TOPIC_CONFIG)
+    refused = await client.create_topic("u", configs={"remote.storage.enable": "true"})
+    assert refused.error_code == ErrorCode.INVALID_CONFIG
+    assert "false: semel keeps all data on its own disk" in (refused.error_message or "")
+    relogin = "sasl.kerberos.min.time.before.relogin"
+    assert await change(client, BROKER, "1", (SET, relogin, "58000"), (SET, "num.io.threads", "16")) == 0
+    assert await value_of(client, BROKER, "1", relogin) == ("58000", ConfigSource.DYNAMIC_BROKER)
+    (described,) = (await describe(client, BROKER, "1", ["num.io.threads"], include_documentation=True)).configs
+    assert (described.documentation or "").startswith("Accepted and without effect")
 
 
 @simulated()
@@ -298,6 +339,7 @@ async def test_all_settings_are_replaced(node: Node, version: int) -> None:
         (TOPIC, "nobody", {"segment.bytes": "1000"}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (BROKER, "2", {}, ErrorCode.INVALID_REQUEST),
         (LOGGER, "1", {}, ErrorCode.INVALID_REQUEST),
+        (METRICS, "m", {}, ErrorCode.INVALID_REQUEST),
         (TOPIC, "t", {"segment.bytes": None}, ErrorCode.INVALID_REQUEST),
         (TOPIC, "t", {"segment.bytes": "x"}, ErrorCode.INVALID_CONFIG),
         (BROKER, "1", {"node.id": "7"}, ErrorCode.INVALID_CONFIG),

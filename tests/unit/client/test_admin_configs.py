@@ -10,7 +10,7 @@ from client_world import ClientWorld, batch_of
 from semel.client.admin.admin import Admin
 from semel.client.admin.configs import config_text
 from semel.client.admin.outcome import AdminErrors
-from semel.client.admin.values import ConfigResource, ConfigSource, ConfigType, NewTopic
+from semel.client.admin.values import ConfigResource, ConfigResourceType, ConfigSource, ConfigType, NewTopic
 from semel.client.errors import BadSetting, BrokerRefused, UnknownTopic, UnsupportedByBroker
 from semel.client.metadata import TopicPartition
 from semel.wire.errors import ErrorCode
@@ -22,6 +22,21 @@ from semel.wire.spec.describe_configs import (
 )
 
 TOPIC = ConfigResource.topic("t")
+
+
+@on_broker()
+async def test_groups_and_loggers_have_settings_too(world: ClientWorld, admin: Admin) -> None:
+    group, loggers = (
+        ConfigResource(ConfigResourceType.GROUP, "g"),
+        ConfigResource(ConfigResourceType.BROKER_LOGGER, "1"),
+    )
+    await admin.alter_configs(group, set={"consumer.session.timeout.ms": 50_000})
+    described = await admin.describe_configs([group, loggers])
+    session = described[group]["consumer.session.timeout.ms"]
+    assert (session.value, session.source) == ("50000", ConfigSource.GROUP)
+    assert described[loggers]["root"].source is ConfigSource.BROKER_LOGGER
+    with pytest.raises(BrokerRefused, match="nobody"):
+        await admin.alter_configs(loggers, set={"nobody": "DEBUG"})
 
 
 @on_broker()

@@ -100,6 +100,66 @@ transaction.state.log.segment.bytes = 104857600
 transaction.two.phase.commit.enable = false
 transactional.id.expiration.ms = 604800000
 unclean.leader.election.enable = false
+add.partitions.to.txn.retry.backoff.max.ms = 100
+add.partitions.to.txn.retry.backoff.ms = 20
+alter.log.dirs.replication.quota.window.num = 11
+alter.log.dirs.replication.quota.window.size.seconds = 1
+auto.leader.rebalance.enable = true
+background.threads = 10
+controlled.shutdown.enable = true
+controller.quota.window.num = 11
+controller.quota.window.size.seconds = 1
+controller.socket.timeout.ms = 30000
+delete.records.purgatory.purge.interval.requests = 1
+fetch.purgatory.purge.interval.requests = 1000
+group.consumer.assignment.interval.ms = 1000
+group.consumer.max.assignment.interval.ms = 15000
+group.consumer.min.assignment.interval.ms = 0
+group.coordinator.append.linger.ms = -1
+group.coordinator.background.threads = 2
+group.coordinator.cached.buffer.max.bytes = 1048588
+group.coordinator.threads = 4
+kafka.metrics.polling.interval.secs = 10
+leader.imbalance.check.interval.seconds = 300
+log.cleaner.io.buffer.load.factor = 0.9
+log.cleaner.io.buffer.size = 524288
+log.cleaner.io.max.bytes.per.second = 1.7976931348623157e+308
+log.cleaner.threads = 1
+log.dir.failure.timeout.ms = 30000
+log.flush.start.offset.checkpoint.interval.ms = 60000
+log.local.retention.bytes = -2
+log.local.retention.ms = -2
+metrics.num.samples = 2
+metrics.recording.level = INFO
+metrics.sample.window.ms = 30000
+num.io.threads = 8
+num.network.threads = 3
+num.recovery.threads.per.data.dir = 2
+num.replica.alter.log.dirs.threads = null
+num.replica.fetchers = 1
+offsets.load.buffer.size = 5242880
+producer.purgatory.purge.interval.requests = 1000
+queued.max.requests = 500
+quota.window.num = 11
+quota.window.size.seconds = 1
+remote.log.storage.system.enable = false
+replica.socket.receive.buffer.bytes = 65536
+replica.socket.timeout.ms = 30000
+replication.quota.window.num = 11
+replication.quota.window.size.seconds = 1
+request.timeout.ms = 30000
+sasl.kerberos.min.time.before.relogin = 60000
+sasl.kerberos.ticket.renew.jitter = 0.05
+sasl.kerberos.ticket.renew.window.factor = 0.8
+sasl.login.refresh.buffer.seconds = 300
+sasl.login.refresh.min.period.seconds = 60
+sasl.login.refresh.window.factor = 0.8
+sasl.login.refresh.window.jitter = 0.05
+socket.connection.setup.timeout.max.ms = 30000
+socket.connection.setup.timeout.ms = 10000
+socket.listen.backlog.size = 50
+socket.receive.buffer.bytes = 102400
+transaction.state.log.load.buffer.size = 5242880
 """
 
 BROKER_DEFAULTS = dict(line.split(" = ") for line in KAFKA_DEFAULTS.strip().splitlines())
@@ -118,6 +178,8 @@ TOPIC_DEFAULTS = {
     "follower.replication.throttled.replicas": "",
     "index.interval.bytes": "4096",
     "leader.replication.throttled.replicas": "",
+    "local.retention.bytes": "-2",
+    "local.retention.ms": "-2",
     "max.compaction.lag.ms": "9223372036854775807",
     "max.message.bytes": "1048588",
     "message.timestamp.after.max.ms": "3600000",
@@ -127,6 +189,9 @@ TOPIC_DEFAULTS = {
     "min.compaction.lag.ms": "0",
     "min.insync.replicas": "1",
     "preallocate": "false",
+    "remote.log.copy.disable": "false",
+    "remote.log.delete.on.disable": "false",
+    "remote.storage.enable": "false",
     "retention.bytes": "-1",
     "retention.ms": "604800000",
     "segment.bytes": "1073741824",

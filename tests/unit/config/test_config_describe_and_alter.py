@@ -169,20 +169,25 @@ def test_append_starts_from_what_the_node_gives():
         (Operation.SET, "segment.bytes", "x", Scope.TOPIC),
         (Operation.SET, "segment.bytes", None, Scope.TOPIC),
         (Operation.SET, "log.segment.bytes", "1000", Scope.TOPIC),
-        (Operation.DELETE, "no.such.setting", None, Scope.TOPIC),
+        (Operation.SET, "no.such.setting", "1", Scope.TOPIC),
         (Operation.APPEND, "segment.bytes", "1000", Scope.TOPIC),
         (Operation.SUBTRACT, "compression.type", "gzip", Scope.TOPIC),
         (Operation.APPEND, "cleanup.policy", "erase", Scope.TOPIC),
         (Operation.APPEND, "cleanup.policy", None, Scope.TOPIC),
         (4, "segment.bytes", "1000", Scope.TOPIC),
         (Operation.SET, "num.partitions", "2", Scope.BROKER),
-        (Operation.DELETE, "num.partitions", None, Scope.BROKER),
     ],
 )
 def test_an_operation_that_makes_no_sense_is_refused(operation, name, value, scope):
     with pytest.raises(ConfigError) as refusal:
         altered({}, operation, name, value, scope)
     assert refusal.value.name == name
+
+
+@pytest.mark.parametrize("scope", list(Scope))
+@pytest.mark.parametrize("name", ["no.such.setting", "num.partitions"])
+def test_what_is_not_set_can_be_deleted_whether_it_is_known_or_not(name, scope):
+    assert altered({}, Operation.DELETE, name, None, scope) == {}
 
 
 def test_operations_carry_the_codes_of_the_protocol():

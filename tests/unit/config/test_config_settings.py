@@ -7,6 +7,7 @@ from kafka_defaults import BROKER_DEFAULTS, TOPIC_DEFAULTS
 
 from semel.config import (
     BROKER_SETTINGS,
+    GROUP_SETTINGS,
     TOPIC_SETTINGS,
     BrokerConfig,
     ConfigError,
@@ -22,7 +23,7 @@ from semel.config.broker_settings import SAME_THING
 from semel.config.load import variable_of
 from semel.config.settings import INTEGER_BOUNDS, by_name
 
-ALL_SETTINGS = [*BROKER_SETTINGS.values(), *TOPIC_SETTINGS.values()]
+ALL_SETTINGS = [*BROKER_SETTINGS.values(), *TOPIC_SETTINGS.values(), *GROUP_SETTINGS.values()]
 SAMPLE_ENTRIES = {
     "listeners": ["PLAINTEXT://127.0.0.1:9092", "PLAINTEXT://:0", "PLAINTEXT://[::1]:9092"],
     "advertised.listeners": ["PLAINTEXT://node-1.example:9092"],
@@ -34,7 +35,7 @@ SAMPLE_ENTRIES = {
 def values_of(setting):
     """A strategy for the values that a setting allows."""
     if setting.kind is Kind.BOOLEAN:
-        return st.booleans()
+        return st.just(False) if setting.off_because else st.booleans()
     if setting.kind is Kind.DOUBLE:
         return st.floats(*setting.bounds)
     if setting.kind in INTEGER_BOUNDS:

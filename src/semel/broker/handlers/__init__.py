@@ -56,5 +56,6 @@ HANDLERS: dict[int, Served] = {
     66: _served("list_transactions", 0, 2),
     68: _served("consumer_group_heartbeat", 0, 1),
     69: _served("consumer_group_describe", 0, 1),
+    74: _served("list_config_resources", 0, 1),
     75: _served("describe_topic_partitions", 0, 0),
 }

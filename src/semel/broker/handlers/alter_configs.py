@@ -1,7 +1,7 @@
 """AlterConfigs (33), versions 0-2: sets all settings of a resource anew; those that are not named go back to their
 defaults. Answered when all changes are committed.
 
-Left out: resources that semel does not keep settings for: they are refused.
+Left out: client metrics, and the loggers of a node: they are refused.
 """
 
 from __future__ import annotations

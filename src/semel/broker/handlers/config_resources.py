@@ -1,4 +1,5 @@
-"""What has settings, for the three APIs that read and change them: topics, nodes, and the cluster as a whole."""
+"""What has settings, for the APIs that read and change them: topics, nodes, the cluster as a whole, groups, and the
+loggers of a node."""
 
 from __future__ import annotations
 
@@ -8,11 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
-from semel.broker.authoriser import Operation
+from semel.broker import loggers
+from semel.broker.authoriser import Operation, ResourceType
 from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
 from semel.broker.internal_topics import check_settings
-from semel.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from semel.controller.image import BROKER_RESOURCE, GROUP_RESOURCE, LOGGER_RESOURCE, METRICS_RESOURCE, TOPIC_RESOURCE
 from semel.coordinator.topic_names import INTERNAL_TOPICS
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
@@ -25,17 +27,34 @@ class ConfigResource(Protocol):
     resource_name: str
 
 
+_SERVED = (
+    f"topics ({TOPIC_RESOURCE}), brokers ({BROKER_RESOURCE}), broker loggers ({LOGGER_RESOURCE}) and groups "
+    f"({GROUP_RESOURCE}) have settings here"
+)
+
+
 def authorise_resource(context: RequestContext, operation: Operation, resource: ConfigResource) -> None:
-    if resource.resource_type == TOPIC_RESOURCE:
-        context.authorise_topic(operation, resource.resource_name)
-    elif resource.resource_type == BROKER_RESOURCE:
+    kind, name = resource.resource_type, resource.resource_name
+    if kind == TOPIC_RESOURCE:
+        context.authorise_topic(operation, name)
+    elif kind in (BROKER_RESOURCE, LOGGER_RESOURCE):
         context.authorise_cluster(operation)
-    else:
+    elif kind == GROUP_RESOURCE:
+        context.authorise(operation, ResourceType.GROUP, name)
+    elif kind == METRICS_RESOURCE:
         raise Refused(
             ErrorCode.INVALID_REQUEST,
-            f"resources of type {resource.resource_type} have no settings here: topics ({TOPIC_RESOURCE}) and "
-            f"brokers ({BROKER_RESOURCE}) do",
+            f"client metrics ({METRICS_RESOURCE}) have no settings here, because semel takes no telemetry of clients; "
+            f"{_SERVED}",
         )
+    else:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"resources of type {kind} are not known; {_SERVED}")
+
+
+def check_node(broker: Broker, name: str) -> None:
+    """A logger belongs to one node, which has to be named."""
+    if name != str(broker.node_id):
+        raise Refused(ErrorCode.INVALID_REQUEST, f"the loggers of node {broker.node_id} are here, not of {name[:20]!r}")
 
 
 class Alterations:
@@ -58,6 +77,8 @@ class Alterations:
             if self._named[resource.resource_type, resource.resource_name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, "a resource may be named once in a request")
             authorise_resource(self._context, Operation.ALTER_CONFIGS, resource)
+            if resource.resource_type == LOGGER_RESOURCE:
+                return self._alter_loggers(resource.resource_name, operations, replaces=replaces)
             committed = self._broker.controller.alter_config(
                 resource.resource_type,
                 resource.resource_name,
@@ -76,6 +97,17 @@ class Alterations:
         if resource.resource_type != TOPIC_RESOURCE or resource.resource_name not in INTERNAL_TOPICS:
             return None
         return partial(check_settings, self._broker, resource.resource_name)
+
+    def _alter_loggers(
+        self, node: str, operations: Sequence[tuple[int, str, str | None]], *, replaces: bool
+    ) -> tuple[int, str | None]:
+        check_node(self._broker, node)
+        if replaces:
+            raise Refused(
+                ErrorCode.INVALID_REQUEST, "the levels of loggers are changed by IncrementalAlterConfigs only"
+            )
+        loggers.alter(operations, validate_only=self._validate_only)
+        return ErrorCode.NONE, None
 
     async def committed(self) -> None:
         if self._waits_for:

@@ -1,16 +1,17 @@
 """DescribeConfigs (32), versions 1-4: the settings of topics and nodes, where each value comes from, and what it means.
 
-Left out: resources that semel does not keep settings for (loggers, client metrics, groups): they are refused.
+Described are topics, nodes, the loggers of this node and groups. Left out: client metrics, which are refused.
 """
 
 from __future__ import annotations
 
+from semel.broker import loggers
 from semel.broker.authoriser import Operation
 from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
-from semel.broker.handlers.config_resources import authorise_resource
-from semel.config import DescribedSetting, describe_broker, describe_topic
-from semel.controller.image import TOPIC_RESOURCE
+from semel.broker.handlers.config_resources import authorise_resource, check_node
+from semel.config import DescribedSetting, describe_broker, describe_group, describe_topic
+from semel.controller.image import GROUP_RESOURCE, LOGGER_RESOURCE, TOPIC_RESOURCE
 from semel.controller.topic_names import wrong_with_name
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
@@ -48,6 +49,13 @@ def _settings(broker: Broker, resource: DescribeConfigsResource) -> list[Describ
         if name not in broker.image.topics:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
         return describe_topic(broker.image.config(TOPIC_RESOURCE, name), broker.config, names=wanted)
+    if resource.resource_type == GROUP_RESOURCE:
+        if not name:
+            raise Refused(ErrorCode.INVALID_REQUEST, "a group has a name: there are no settings for all groups here")
+        return describe_group(broker.image.group_settings(name), broker.config, names=wanted)
+    if resource.resource_type == LOGGER_RESOURCE:
+        check_node(broker, name)
+        return loggers.described(wanted)
     if name not in ("", str(broker.node_id)):
         raise Refused(
             ErrorCode.INVALID_REQUEST,

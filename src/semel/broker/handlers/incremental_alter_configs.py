@@ -1,7 +1,7 @@
 """IncrementalAlterConfigs (44), versions 0-1: sets, deletes, or edits the list of single settings of a resource.
 Answered when all changes are committed.
 
-Left out: resources that semel does not keep settings for: they are refused.
+Left out: client metrics, which are refused. To delete a setting that nobody knows changes nothing, as in Kafka.
 """
 
 from __future__ import annotations

@@ -15,13 +15,15 @@ class ClusterTopic(Protocol):
 
 
 class ClusterImage(Protocol):
-    """Committed metadata: topics by name, and names by id."""
+    """Committed metadata: topics by name, names by id, and what was set for a group."""
 
     @property
     def topics(self) -> Mapping[str, ClusterTopic]: ...
 
     @property
     def names(self) -> Mapping[bytes, str]: ...
+
+    def group_settings(self, group_id: str) -> Mapping[str, str]: ...
 
 
 class ClusterTopics(Protocol):

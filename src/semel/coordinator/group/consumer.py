@@ -13,7 +13,7 @@ from dataclasses import replace
 from random import Random
 from uuid import UUID
 
-from semel.config import BrokerConfig
+from semel.config import BrokerConfig, GroupConfig, group_config
 from semel.coordinator.group import consumer_records as records
 from semel.coordinator.group.classic import Caller
 from semel.coordinator.group.cluster import ClusterTopics
@@ -77,6 +77,9 @@ class ConsumerRequests:
         for group in self._shard.state.consumer.values():
             for member in group.members.values():
                 self._watch(group.group_id, member)
+
+    def _settings(self, group_id: str) -> GroupConfig:
+        return group_config(self._topics.image.group_settings(group_id), self._config())
 
     # -- heartbeats
 
@@ -145,7 +148,7 @@ class ConsumerRequests:
         response = ConsumerGroupHeartbeatResponse(
             member_id=moved.member_id,
             member_epoch=moved.epoch,
-            heartbeat_interval_ms=self._config().int("group.consumer.heartbeat.interval.ms"),
+            heartbeat_interval_ms=self._settings(request.group_id).heartbeat_interval_ms,
         )
         if _is_full(request) or known is None or moved.assigned != known.assigned:
             response.assignment = _assignment(moved.assigned)
@@ -231,7 +234,7 @@ class ConsumerRequests:
     def _watch(self, group_id: str, member: ConsumerMember, *, began_revoking: bool = True) -> None:
         """`began_revoking` is false when nothing has changed: the time to give partitions up runs on."""
         member_id = member.member_id
-        session_ms = self._config().int("group.consumer.session.timeout.ms")
+        session_ms = self._settings(group_id).session_timeout_ms
         self._timers.set(
             ("consumer", group_id, member_id), session_ms, lambda: self._overdue(group_id, member_id, "its session")
         )
