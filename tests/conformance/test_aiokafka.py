@@ -17,6 +17,7 @@ from aiokafka.errors import (
     MessageSizeTooLargeError,
     OffsetOutOfRangeError,
     TopicAlreadyExistsError,
+    UnknownProducerId,
     UnknownTopicOrPartitionError,
 )
 from sample_records import CODECS, FIRST_TIMESTAMP_MS, STEP_MS, Sample, sample_records, stored_batches, stored_codecs
@@ -25,6 +26,7 @@ from real_broker import Brokers, RealBroker
 
 COUNT = 200
 WAIT_S = 20.0
+FORGETFUL = {"producer.id.expiration.ms": "1000", "producer.id.expiration.check.interval.ms": "200"}
 _numbers = itertools.count()
 
 
@@ -192,6 +194,20 @@ async def test_without_auto_creation_an_unknown_topic_is_an_error(brokers: Broke
             await sender.send_and_wait("nowhere", b"x")
     async with consumer(broker) as reader:
         assert await reader.topics() == set()
+
+
+async def test_a_producer_that_was_forgotten_is_of_no_more_use_and_another_goes_on(brokers: Brokers) -> None:
+    """docs/clients.md: UNKNOWN_PRODUCER_ID."""
+    broker = brokers.start(settings=FORGETFUL)
+    await create(broker, "forgotten")
+    async with producer(broker) as sender:
+        assert [(await sender.send_and_wait("forgotten", b"v")).offset for _ in range(2)] == [0, 1]
+        await asyncio.sleep(3)
+        for _ in range(2):
+            with pytest.raises(UnknownProducerId):
+                await sender.send_and_wait("forgotten", b"v")
+    async with producer(broker) as another:
+        assert (await another.send_and_wait("forgotten", b"v")).offset == 2
 
 
 async def test_a_producer_that_was_idle_past_the_limit_goes_on(brokers: Brokers) -> None:

@@ -19,6 +19,10 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
@@ -26,6 +30,7 @@ from confluent_kafka.admin import (
     NewPartitions,
     NewTopic,
     OffsetSpec,
+    ResourcePatternType,
     ResourceType,
 )
 from sample_records import CODECS, FIRST_TIMESTAMP_MS, STEP_MS, Sample, sample_records, stored_batches, stored_codecs
@@ -34,6 +39,7 @@ from real_broker import Brokers, RealBroker
 
 COUNT = 200
 WAIT_S = 20.0
+FORGETFUL = {"producer.id.expiration.ms": "1000", "producer.id.expiration.check.interval.ms": "200"}
 _numbers = itertools.count()
 
 
@@ -289,6 +295,38 @@ def test_without_auto_creation_an_unknown_topic_is_an_error_for_the_producer(bro
     assert errors[0] is not None
     assert errors[0].code() in (KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART)
     assert "nowhere" not in admin(broker).list_topics(timeout=WAIT_S).topics
+
+
+def test_a_producer_that_was_forgotten_goes_on_under_another_epoch(brokers: Brokers) -> None:
+    """docs/clients.md: UNKNOWN_PRODUCER_ID."""
+    broker = brokers.start(settings=FORGETFUL)
+    samples = sample_records(4, seed=12)
+    sender = producer(broker)
+    produce_all(sender, "forgotten", samples[:2])
+    time.sleep(3)
+    produce_all(sender, "forgotten", samples[2:])
+    assert [as_sample(message) for message in read_all(broker, "forgotten", 0, 4)] == samples
+
+
+def test_access_rules_are_switched_off(broker: RealBroker) -> None:
+    client = admin(broker)
+    rule = AclBinding(
+        ResourceType.TOPIC,
+        "t",
+        ResourcePatternType.LITERAL,
+        "User:a",
+        "*",
+        AclOperation.READ,
+        AclPermissionType.ALLOW,
+    )
+    with pytest.raises(KafkaException) as refused:
+        client.create_acls([rule])[rule].result(WAIT_S)
+    assert refused.value.args[0].code() == KafkaError.SECURITY_DISABLED
+    everything = AclBindingFilter(
+        ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+    )
+    # librdkafka reads the code of this answer, and does not pass it on.
+    assert client.describe_acls(everything).result(WAIT_S) == []
 
 
 def test_a_producer_that_was_idle_past_the_limit_goes_on(brokers: Brokers) -> None:

@@ -19,6 +19,7 @@ from kafka.errors import (
     MessageSizeTooLargeError,
     OffsetOutOfRangeError,
     TopicAlreadyExistsError,
+    UnknownProducerIdError,
     UnknownTopicOrPartitionError,
 )
 from sample_records import CODECS, FIRST_TIMESTAMP_MS, STEP_MS, Sample, sample_records, stored_batches, stored_codecs
@@ -27,6 +28,7 @@ from real_broker import Brokers, RealBroker
 
 COUNT = 200
 WAIT_S = 20.0
+FORGETFUL = {"producer.id.expiration.ms": "1000", "producer.id.expiration.check.interval.ms": "200"}
 _numbers = itertools.count()
 
 
@@ -93,6 +95,19 @@ def read_all(broker: RealBroker, topic: str, offset: int | None, count: int, **c
 
 def as_sample(record: Any) -> Sample:
     return Sample(record.key, record.value, tuple(record.headers), record.timestamp)
+
+
+def test_a_producer_that_was_forgotten_fails_once_and_goes_on(brokers: Brokers) -> None:
+    """docs/clients.md: UNKNOWN_PRODUCER_ID."""
+    broker = brokers.start(settings=FORGETFUL)
+    create(broker, "forgotten")
+    client = producer(broker)
+    assert [client.send("forgotten", b"v", partition=0).get(WAIT_S).offset for _ in range(2)] == [0, 1]
+    time.sleep(3)
+    with pytest.raises(UnknownProducerIdError):
+        client.send("forgotten", b"v", partition=0).get(WAIT_S)
+    assert client.send("forgotten", b"v", partition=0).get(WAIT_S).offset == 2
+    client.close()
 
 
 def test_records_that_are_refused_are_told_from_those_of_the_same_batch(broker: RealBroker) -> None:

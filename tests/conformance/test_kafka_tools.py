@@ -33,6 +33,7 @@ TOPICS = "org.apache.kafka.tools.TopicCommand"
 OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
 DELETE_RECORDS = "org.apache.kafka.tools.DeleteRecordsCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
+FEATURES = "org.apache.kafka.tools.FeatureCommand"
 DUMPED = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 # What the tool says, still with exit code 0, when files do not fit each other.
 COMPLAINTS = re.compile(
@@ -113,6 +114,51 @@ def test_the_java_admin_creates_describes_alters_and_deletes(class_path: str, br
     assert "PartitionCount: 3" in run_java(class_path, TOPICS, *server, "--describe", "--topic", "made")
     run_java(class_path, TOPICS, *server, "--delete", "--topic", "made")
     assert "made" not in run_java(class_path, TOPICS, *server, "--list").split()
+
+
+def test_the_java_admin_changes_the_settings_of_groups(class_path: str, broker: RealBroker) -> None:
+    groups = ["--bootstrap-server", broker.address, "--entity-type", "groups"]
+    changed = ["--alter", "--add-config", "consumer.session.timeout.ms=50000,consumer.heartbeat.interval.ms=6000"]
+    run_java(class_path, CONFIGS, *groups, "--entity-name", "readers", *changed)
+    described = run_java(class_path, CONFIGS, *groups, "--entity-name", "readers", "--describe")
+    assert "consumer.session.timeout.ms=50000" in described
+    assert "GROUP_CONFIG:consumer.session.timeout.ms=50000" in described
+    assert "DEFAULT_CONFIG:group.consumer.session.timeout.ms=45000" in described
+    assert "consumer.heartbeat.interval.ms=6000" in run_java(class_path, CONFIGS, *groups, "--describe")
+    run_java(
+        class_path,
+        CONFIGS,
+        *groups,
+        "--entity-name",
+        "readers",
+        "--alter",
+        "--delete-config",
+        "consumer.session.timeout.ms",
+    )
+    described = run_java(class_path, CONFIGS, *groups, "--entity-name", "readers", "--describe")
+    assert "consumer.session.timeout.ms" not in described
+    assert "consumer.heartbeat.interval.ms=6000" in described
+
+
+def test_the_java_admin_changes_the_levels_of_loggers(class_path: str, broker: RealBroker) -> None:
+    loggers = ["--bootstrap-server", broker.address, "--entity-type", "broker-loggers", "--entity-name", "1"]
+    assert "semel.broker=INFO" in run_java(class_path, CONFIGS, *loggers, "--describe")
+    run_java(class_path, CONFIGS, *loggers, "--alter", "--add-config", "semel.broker=DEBUG")
+    assert "semel.broker=DEBUG" in run_java(class_path, CONFIGS, *loggers, "--describe")
+    run_java(class_path, CONFIGS, *loggers, "--alter", "--delete-config", "semel.broker")
+    assert "semel.broker=INFO" in run_java(class_path, CONFIGS, *loggers, "--describe")
+
+
+def test_the_java_admin_describes_features(class_path: str, broker: RealBroker) -> None:
+    described = run_java(class_path, FEATURES, "--bootstrap-server", broker.address, "describe")
+    lines = {line.split()[1]: line for line in described.splitlines() if line.startswith("Feature: ")}
+    level = re.compile(r"SupportedMinVersion: (\S+)\s+SupportedMaxVersion: (\S+)\s+FinalizedVersionLevel: (\S+)")
+    found = {name: match.groups() for name, line in lines.items() if (match := level.search(line))}
+    assert found == {
+        "metadata.version": ("3.3-IV3", "3.3-IV3", "3.3-IV3"),
+        "group.version": ("0", "1", "1"),
+        "transaction.version": ("0", "2", "2"),
+    }
 
 
 def test_the_java_tools_list_offsets_by_time_and_delete_records(
