@@ -1,8 +1,15 @@
 """Buffers for frames that do not come in one read, used again: fresh memory costs more than the copy into it."""
 
+from mmap import mmap
+
 _SMALLEST_BYTES = 256 << 10
-_LARGEST_BYTES = 4 << 20
+LARGEST_KEPT_BYTES = 4 << 20
 _MOST_SPARE_BYTES = 16 << 20
+
+
+def size_of(length: int) -> int:
+    """How many bytes a buffer for so many takes."""
+    return 1 << (length - 1).bit_length() if _SMALLEST_BYTES <= length <= LARGEST_KEPT_BYTES else length
 
 
 class SpareBuffers:
@@ -13,10 +20,15 @@ class SpareBuffers:
         self.spare_bytes = 0
 
     def take(self, length: int) -> memoryview:
-        """`length` bytes of whatever content. Small and very large ones are made to measure and not kept."""
-        if not _SMALLEST_BYTES <= length <= _LARGEST_BYTES:
+        """`length` bytes of whatever content. Small and very large ones are made to measure and not kept.
+
+        The pages of a very large one take memory when something is written into them, and not before.
+        """
+        if length > LARGEST_KEPT_BYTES:
+            return memoryview(mmap(-1, length))
+        size = size_of(length)
+        if size < _SMALLEST_BYTES:
             return memoryview(bytearray(length))
-        size = 1 << (length - 1).bit_length()
         spare = self._spare.get(size)
         if not spare:
             return memoryview(bytearray(size))[:length]
@@ -25,9 +37,11 @@ class SpareBuffers:
 
     def give_back(self, view: memoryview) -> None:
         buffer = view.obj
+        if isinstance(buffer, mmap):
+            return
         if not isinstance(buffer, bytearray):
             raise TypeError(f"not a view of a buffer of ours: {buffer!r}")
         size = len(buffer)
-        if _SMALLEST_BYTES <= size <= _LARGEST_BYTES and self.spare_bytes + size <= _MOST_SPARE_BYTES:
+        if _SMALLEST_BYTES <= size <= LARGEST_KEPT_BYTES and self.spare_bytes + size <= _MOST_SPARE_BYTES:
             self._spare.setdefault(size, []).append(buffer)
             self.spare_bytes += size

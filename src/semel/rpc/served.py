@@ -1,10 +1,10 @@
 """One connection of a client, seen from the server: bytes to frames, frames to answers, answers in order.
 
 A whole frame that arrived in one read is served where it lies, in the server's shared buffer; a larger one gets a
-buffer of its own, paid for from the server's memory budget once a part of it has really come: claims alone cost others
-nothing. While an answer is outstanding the connection reads no
-further, as Kafka does, unless the request says that the next one may begin (a produce that waits for its flush).
-A peer that does not read its answers is not read from either, so it costs a bounded amount of memory.
+buffer of its own, which grows with what has come and is paid for from the server's memory budget: claims cost nothing.
+A frame that does not come on is given up when others wait for memory (`comes_on`). While an answer is outstanding the
+connection reads no further, as Kafka does, unless the request says that the next one may begin (a produce that waits
+for its flush). A peer that does not read its answers is not read from either, so it costs a bounded amount of memory.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from semel.host.api import FileRange, Link, Part
+from semel.rpc.budget import Waiter
+from semel.rpc.buffers import LARGEST_KEPT_BYTES, size_of
 from semel.rpc.served_kernel import Receiving
 
 if TYPE_CHECKING:
@@ -27,7 +29,14 @@ logger = logging.getLogger("semel.rpc")
 
 _LENGTH = Struct(">i")
 _SMALLEST_FRAME_BYTES = 8
-_FIRST_BUFFER_BYTES = 4 << 20
+# The buffer of a frame is at most this many times as large as what has come of it, but for the smallest.
+_GROWTH = 4
+_SMALLEST_BUFFER_BYTES = 16 << 10
+# Of a frame that is too large for a buffer which is copied when it grows, so much more is paid for at a time.
+_STEP_BYTES = LARGEST_KEPT_BYTES
+# While others wait for memory, a frame has to bring this part of what it holds in every second.
+_LEAST_PART_PER_LOOK = 30
+_MOST_LOOKS_WITHOUT = 3
 # Of answers to one peer. The megabyte that a consumer asks for by default, with what is around its records, is not too
 # much: otherwise reading would stop and begin again with each of them.
 _MOST_UNSENT_BYTES = (1 << 20) + (16 << 10)
@@ -141,9 +150,14 @@ class ServedConnection(Receiving):
         self._most_bytes = 4 + server.limits.frame_bytes
         self._frame = None
         self._frame_bytes = 0
+        self._room_bytes = 0  # of the frame that may come, as it is paid for
         self._filled = 0
         self._paid_bytes = 0
-        self._promised_bytes = 0
+        self._turn = 0  # in the line for memory
+        self._waiter: Waiter | None = None
+        self._moved_bytes = 0  # came for frames that are not whole, or was read by the peer
+        self._last_look: tuple[int, int] | None = None  # what had moved, and was not sent
+        self._looks_without = 0
 
     @property
     def peer(self) -> str:
@@ -153,11 +167,12 @@ class ServedConnection(Receiving):
 
     def _rest_of_frame(self) -> memoryview:
         assert self._frame is not None
-        return self._frame[self._filled :]
+        return self._frame[self._filled : self._room_bytes]
 
     def _received(self, count: int) -> bytes | None:
         if self._frame is not None:
             self._filled += count
+            self._moved_bytes += count
             self._continue_frame()
             return None
         buffer = self._shared.buffer
@@ -167,7 +182,7 @@ class ServedConnection(Receiving):
                 return self.serve_alone(buffer[4:count])
         data = buffer[:count]
         if self._held:
-            joined, self._held = self._held, bytearray()
+            joined = self._take_held()
             joined += data
             data = memoryview(joined)
         self._consume(data)
@@ -187,60 +202,147 @@ class ServedConnection(Receiving):
                 return
             start = position + 4
             if end - start < length:
-                if end - start >= self._server.budget.free_bytes and not self._reserve(length):
-                    break
                 self._begin_frame(length, data[start:])
                 return
             self._serve(data[start : start + length], 0)
             position = start + length
             served += 1
         if position < end and self.is_open:
-            self._held = bytearray(data[position:])
+            self._hold(data[position:])
 
-    def _reserve(self, length: int) -> bool:
-        """Pays for a whole frame at once, so that whoever has paid can finish; otherwise waits in line for it."""
-        if self._server.budget.take(length):
-            self._paid_bytes = length
-            return True
-        self._promised_bytes = length
-        self._server.budget.take_later(length, self._memory_granted)
-        self._pause(_MEMORY)
-        return False
+    def _hold(self, data: memoryview) -> None:
+        """Keeps what has come and cannot be looked at yet: at most one read of it, for no more is read meanwhile."""
+        self._held = bytearray(data)
+        self._pay_for_what_came(len(data))
 
-    def _memory_granted(self) -> None:
-        length, self._promised_bytes = self._promised_bytes, 0
-        self._paid_bytes = length
-        if self._frame is None:
-            held, self._held = self._held, bytearray()
-            self._begin_frame(length, memoryview(held)[4:])
-        else:
-            self._continue_frame()
-        self._unpause(_MEMORY)
+    def _take_held(self) -> bytearray:
+        held, self._held = self._held, bytearray()
+        self._give_back(len(held))
+        return held
+
+    def _pay_for_what_came(self, size_bytes: int) -> None:
+        """It is there already, so it is counted also when the budget is full; when that is overdrawn, the peer goes."""
+        self._server.budget.take_anyway(size_bytes)
+        self._add_paid(size_bytes)
+        if self._server.budget.is_overdrawn:
+            self._refuse("this node has no memory left for requests")
+
+    def _pay(self, size_bytes: int) -> bool:
+        budget = self._server.budget
+        if not budget.take(size_bytes):
+            if self._frame_bytes > budget.small_bytes or budget.is_overdrawn:
+                return False
+            budget.take_anyway(size_bytes)
+        self._add_paid(size_bytes)
+        return True
+
+    def _add_paid(self, size_bytes: int) -> None:
+        self._paid_bytes += size_bytes
+        self._server.holding[self] = None
+
+    def _give_back(self, size_bytes: int) -> None:
+        """Of what is counted for bytes that have come, but not for requests that are being served."""
+        self._paid_bytes -= size_bytes
+        if not self._paid_bytes:
+            self._server.holding.pop(self, None)
+        self._server.budget.give_back(size_bytes)
 
     def _begin_frame(self, length: int, first: memoryview) -> None:
+        """A frame that is not whole. Its first bytes are in a buffer that others need: they are moved at any cost."""
         self._frame_bytes = length
-        most = _FIRST_BUFFER_BYTES if self._paid_bytes else max(self._server.budget.free_bytes, 1)
-        self._frame = self._server.buffers.take(max(len(first), min(length, most)))
+        self._turn = self._server.budget.turn()
+        room = _room(length, len(first))
+        if not self._pay(size_of(room)):
+            room = len(first)
+            self._pay_for_what_came(size_of(room))
+            if not self.is_open:
+                return
+        self._frame = self._server.buffers.take(room)
+        self._room_bytes = room
         self._filled = len(first)
         self._frame[: self._filled] = first
         self._continue_frame()
 
     def _continue_frame(self) -> None:
-        """A buffer that is full either holds the frame, or grows with what has really arrived."""
+        """A buffer that is full either holds the frame, or grows with what has really come."""
+        if self._frame is None or self._filled < self._room_bytes:
+            return
+        if self._filled == self._frame_bytes:
+            self._serve_frame(self._frame)
+            return
+        more = self._more_bytes()
+        if self._pay(more):
+            self._grow()
+            return
+        self._pause(_MEMORY)
+        waiter = self._server.budget.take_later(
+            more, self._memory_granted, turn=self._turn, holds_bytes=self._paid_bytes
+        )
+        if waiter.is_waiting:
+            self._waiter = waiter
+
+    def _more_bytes(self) -> int:
+        """To be paid for the next room."""
+        room = _room(self._frame_bytes, self._filled)
+        return size_of(room) - size_of(self._room_bytes)
+
+    def _memory_granted(self) -> None:
+        self._waiter = None
+        self._add_paid(self._more_bytes())
+        self._grow()
+        self._unpause(_MEMORY)
+
+    def _grow(self) -> None:
+        """Makes the room for which `_more_bytes` was paid."""
         frame = self._frame
-        if frame is None or self._filled < len(frame):
-            return
-        if len(frame) < self._frame_bytes:
-            if self._paid_bytes or self._reserve(self._frame_bytes):
-                larger = self._server.buffers.take(min(self._frame_bytes, max(2 * len(frame), _FIRST_BUFFER_BYTES)))
-                larger[: self._filled] = frame
-                self._frame = larger
-                self._server.buffers.give_back(frame)
-            return
+        assert frame is not None
+        self._room_bytes = _room(self._frame_bytes, self._filled)
+        if self._room_bytes > len(frame):
+            is_large = self._room_bytes > LARGEST_KEPT_BYTES
+            larger = self._server.buffers.take(self._frame_bytes if is_large else self._room_bytes)
+            larger[: self._filled] = frame[: self._filled]
+            self._frame = larger
+            self._server.buffers.give_back(frame)
+
+    def _serve_frame(self, frame: memoryview) -> None:
         self._frame = None
         paid_bytes, self._paid_bytes = self._paid_bytes, 0
+        self._server.holding.pop(self, None)
         if not self._serve(frame, paid_bytes):
             self._server.buffers.give_back(frame)
+
+    def comes_on(self) -> bool:
+        """Asked every second while others wait for memory: whether it is worth the memory that it holds.
+
+        It is not if for some time it has brought too little of its frame, and read too little of what it is to be sent.
+        """
+        unsent_bytes = self.link.unsent_bytes
+        last, self._last_look = self._last_look, (self._moved_bytes, unsent_bytes)
+        if last is None or self._waits_for_us:
+            self._looks_without = 0
+            return True
+        moved = self._moved_bytes - last[0] + max(0, last[1] - unsent_bytes)
+        self._looks_without = 0 if moved * _LEAST_PART_PER_LOOK >= self._paid_bytes else self._looks_without + 1
+        return self._looks_without < _MOST_LOOKS_WITHOUT
+
+    @property
+    def _waits_for_us(self) -> bool:
+        """Whether it is not its peer's fault that nothing moves. Who sends much behind a request that may be answered
+        after minutes, as a fetch may, has chosen so."""
+        if self._paused_for & _ANSWER and self._outstanding[-1].blocks:
+            return len(self._held) < _SMALLEST_BUFFER_BYTES
+        return bool(self._paused_for & ~_OUTPUT)
+
+    @property
+    def held_bytes(self) -> int:
+        """What it holds of the budget for what has come and is not served yet."""
+        return self._paid_bytes
+
+    def give_up(self) -> None:
+        what = (
+            "what it has sent is not used" if self._frame is None else f"its frame of {self._frame_bytes} bytes stopped"
+        )
+        self._refuse(f"others wait for memory, and {what}")
 
     # -- serving
 
@@ -369,15 +471,14 @@ class ServedConnection(Receiving):
         if self._paused_for or not self.is_open:
             return
         if self._held and self._frame is None:
-            held, self._held = self._held, bytearray()
-            self._consume(memoryview(held))
+            self._consume(memoryview(self._take_held()))
         if not self._paused_for and self.is_open:
             self.link.resume_reading()
 
     @property
     def is_waiting(self) -> bool:
         """Whether the peer is waiting for us: such a connection is not idle."""
-        return bool(self._outstanding or self._promised_bytes)
+        return bool(self._outstanding or self._waiter is not None)
 
     # -- ending
 
@@ -402,17 +503,22 @@ class ServedConnection(Receiving):
         self.lane = None
         self._held = bytearray()
         self._frame = None
-        if self._paid_bytes:
-            paid_bytes, self._paid_bytes = self._paid_bytes, 0
-            self._server.budget.give_back(paid_bytes)
-        if self._promised_bytes:
-            self._promised_bytes = 0
-            self._server.budget.forget(self._memory_granted)
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None:
+            self._server.budget.forget(waiter)
+        self._give_back(self._paid_bytes)
         for slot in self._outstanding:
             if slot.future is not None:
                 slot.future.cancel()
             _release(slot.parts)
         self._outstanding.clear()
+
+
+def _room(length: int, filled: int) -> int:
+    """How much of a frame of `length` bytes there is to be room for when so much of it has come."""
+    if length <= LARGEST_KEPT_BYTES or filled * _GROWTH <= LARGEST_KEPT_BYTES:
+        return min(length, max(_GROWTH * filled, _SMALLEST_BUFFER_BYTES))
+    return min(length, max(LARGEST_KEPT_BYTES, filled + _STEP_BYTES))
 
 
 def _release(parts: Parts | None) -> None:

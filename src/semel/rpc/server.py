@@ -18,6 +18,8 @@ from semel.rpc.served_kernel import SharedBuffer
 logger = logging.getLogger("semel.rpc")
 
 _SHARED_BUFFER_BYTES = 256 << 10
+# While somebody waits for memory.
+_LOOK_S = 1.0
 
 Dispatch: TypeAlias = Callable[[ServedConnection, memoryview], Answer]
 
@@ -40,15 +42,17 @@ class Server:
     def __init__(self, host: Host, limits: Limits, dispatch: Dispatch, failed: Callable[[BaseException], None]) -> None:
         self.dispatch = dispatch
         self.limits = limits
-        self.budget = MemoryBudget(limits.requests_in_memory_bytes)
+        self.budget = MemoryBudget(limits.requests_in_memory_bytes, self._look_soon)
         self.shared_buffer = SharedBuffer(_SHARED_BUFFER_BYTES)
         self.buffers = SpareBuffers()
         self.connections: dict[ServedConnection, None] = {}  # in the order in which they came
+        self.holding: dict[ServedConnection, None] = {}  # memory, for frames that are not whole yet
         self._per_host: Counter[str] = Counter()
         self._host = host
         self._failed = failed
         self._listener: Listener | None = None
         self._sweep: asyncio.TimerHandle | None = None
+        self._look: asyncio.TimerHandle | None = None
         self._accepted = 0
         self._early: list[Link] | None = []
         self._refused = 0
@@ -127,12 +131,35 @@ class Server:
             connection.was_active = False
         self._schedule_sweep()
 
+    def _look_soon(self) -> None:
+        """Somebody waits for memory."""
+        if self._look is None:
+            for connection in self.holding:
+                connection.comes_on()  # from now on
+            self._schedule_look()
+
+    def _schedule_look(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._look = loop.call_later(_LOOK_S, self._give_up_those_that_do_not_come_on)
+
+    def _give_up_those_that_do_not_come_on(self) -> None:
+        """Those that hold most go first, and no more than have to."""
+        stalled = [connection for connection in self.holding if not connection.comes_on()]
+        for connection in sorted(stalled, key=lambda connection: -connection.held_bytes):
+            if self.budget.waiting:
+                connection.give_up()
+        self._look = None
+        if self.budget.waiting:
+            self._schedule_look()
+
     def close(self) -> None:
         """Accepts no more and ends every connection after what it has been answered."""
         if self._listener is not None:
             self._listener.close()
         if self._sweep is not None:
             self._sweep.cancel()
+        if self._look is not None:
+            self._look.cancel()
         for link in self._early or ():
             link.close()
         for connection in list(self.connections):

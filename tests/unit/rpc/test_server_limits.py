@@ -7,7 +7,6 @@ import asyncio
 import pytest
 from fake_links import Bench, FakeLink, body, framed, turn
 
-from semel.rpc.budget import MemoryBudget
 from semel.sim.loop import run
 
 
@@ -115,35 +114,3 @@ async def test_a_server_that_closes_ends_connections_that_still_wait_at_the_gate
     bench.server._accept(link)
     bench.server.close()
     assert link.is_closed
-
-
-# -- the budget by itself
-
-
-def test_the_budget_is_given_out_in_order_and_never_exceeded() -> None:
-    budget = MemoryBudget(10)
-    granted: list[str] = []
-    assert budget.take(8)
-    assert not budget.take(3)
-    budget.take_later(9, lambda: granted.append("nine"))
-    budget.take_later(1, lambda: granted.append("one"))
-    assert not budget.take(1), "not before those who wait"
-    budget.give_back(8)
-    assert granted == ["nine", "one"]
-    assert budget.used_bytes == 10
-
-
-def test_who_is_forgotten_does_not_hold_up_the_others() -> None:
-    budget = MemoryBudget(10)
-    granted: list[str] = []
-
-    def large() -> None:
-        granted.append("large")
-
-    assert budget.take(5)
-    budget.take_later(9, large)
-    budget.take_later(4, lambda: granted.append("small"))
-    assert granted == []
-    budget.forget(large)
-    assert granted == ["small"]
-    assert budget.used_bytes == 9
