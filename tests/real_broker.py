@@ -38,8 +38,16 @@ class BrokerDied(AssertionError):
 class RealBroker:
     """One node. `start` may be called again after `stop` or `kill`: the same data, the same port."""
 
-    def __init__(self, root: Path, *, flush: str = "fsync", settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        flush: str = "fsync",
+        settings: Mapping[str, str] | None = None,
+        open_files: int | None = None,
+    ) -> None:
         self.data = root / "data"
+        self.open_files = open_files
         self.port = 0
         self.flush = flush
         self.settings = dict(settings or {})
@@ -81,7 +89,10 @@ class RealBroker:
     def command(self) -> list[str]:
         settings = [part for name, value in self.settings.items() for part in ("--set", f"{name}={value}")]
         serve = ["serve", "--data", str(self.data), "--port", str(self.port), "--flush", self.flush]
-        return [sys.executable, "-m", "semel.cli.main", *serve, *settings]
+        command = [sys.executable, "-m", "semel.cli.main", *serve, *settings]
+        if self.open_files is not None:  # soft and hard, which nobody can raise again
+            command = ["sh", "-c", 'ulimit -n "$0" && exec "$@"', str(self.open_files), *command]
+        return command
 
     def start(self) -> RealBroker:
         """Returns when the broker has said that it is ready."""
@@ -155,16 +166,20 @@ class Brokers:
         self._root = root
         self.all: list[RealBroker] = []
 
-    def new(self, *, flush: str = "fsync", settings: Mapping[str, str] | None = None) -> RealBroker:
+    def new(
+        self, *, flush: str = "fsync", settings: Mapping[str, str] | None = None, open_files: int | None = None
+    ) -> RealBroker:
         """A broker that is not started yet."""
         root = self._root / f"broker-{len(self.all)}"
         root.mkdir(parents=True)
-        broker = RealBroker(root, flush=flush, settings=settings)
+        broker = RealBroker(root, flush=flush, settings=settings, open_files=open_files)
         self.all.append(broker)
         return broker
 
-    def start(self, *, flush: str = "fsync", settings: Mapping[str, str] | None = None) -> RealBroker:
-        return self.new(flush=flush, settings=settings).start()
+    def start(
+        self, *, flush: str = "fsync", settings: Mapping[str, str] | None = None, open_files: int | None = None
+    ) -> RealBroker:
+        return self.new(flush=flush, settings=settings, open_files=open_files).start()
 
     def reap(self) -> None:
         for broker in self.all:

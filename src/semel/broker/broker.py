@@ -22,6 +22,7 @@ from semel.coordinator.group.coordinator import GroupCoordinator
 from semel.coordinator.topic_names import OFFSETS_TOPIC
 from semel.coordinator.txn.coordinator import TransactionCoordinator
 from semel.host.api import Host
+from semel.host.complaints import Complaints
 from semel.log.errors import BrokenLog, CorruptSegment
 from semel.log.store import LogStore
 from semel.records import warn_if_uncompiled
@@ -71,7 +72,9 @@ class Broker:
         self.generation = Generation()
         self.store = LogStore(host, config.log_dir(), config, on_broken)
         self.fetch_sessions = FetchSessions(host.random, config.int("max.incremental.fetch.session.cache.slots"))
-        self.server = Server(host, _limits(config), Router(self, self.authoriser).dispatch, self._request_failed)
+        self._router = Router(self, self.authoriser)
+        self.server = Server(host, _limits(config), self._router.dispatch, self._request_failed)
+        self._complaints = Complaints(logger)
         self._reported: set[tuple[str, int]] = set()
         self._is_stopping = False
 
@@ -137,6 +140,7 @@ class Broker:
         self.groups.start()
         self.transactions.shards.load_all()
         self.transactions.start_upkeep()
+        self._router.load_handlers()
         self.server.open_gate()
 
     def partition_count(self, topic: str) -> int:
@@ -180,12 +184,17 @@ class Broker:
             self._reported.add(place)
             logger.error("%s: not served", damage)
 
+    def report_unreadable(self, error: OSError) -> None:
+        """The disk refuses to be read, or this process may not open more files: the reader asks again."""
+        self._complaints.say("unreadable", logging.ERROR, "a fetch was answered with an error: %s", error)
+
     async def stop(self) -> None:
         """A clean stop: the next start needs no recovery."""
         if self._is_stopping:
             return
         self._is_stopping = True
         self.server.close()
+        self.topics.close()
         await self.groups.close()
         await self.transactions.close()
         for partition in self.topics.online():

@@ -131,7 +131,7 @@ class _Lane:
                 at_least_one=True,
                 last_fetched_epoch=wanted.last_fetched_epoch,
             )
-        except (Refused, CorruptSegment):
+        except (Refused, CorruptSegment, OSError):
             return None
         records = fetched.records
         if type(records) is not FileRange:

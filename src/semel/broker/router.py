@@ -1,8 +1,8 @@
 """From a frame to its handler and back: header, version, decode, handle, encode.
 
-Handlers are imported on first use, so a node starts without those that nobody calls. A handler returns its response,
-None for no answer, a `Committing` when the answer only waits for durability, a `Parked` when it comes with something
-that others do, or a coroutine when it has to wait.
+Handlers are imported before the node serves: later there may be no descriptor left for it. A handler returns its
+response, None for no answer, a `Committing` when the answer only waits for durability, a `Parked` when it comes with
+something that others do, or a coroutine when it has to wait.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from semel.broker.handlers import HANDLERS
 from semel.broker.produce_lanes import ProduceLanes
 from semel.rpc.begun import Begun
 from semel.rpc.served import Answer, CloseConnection, Later, Parts, Promised, Ready, ServedConnection, all_of
-from semel.wire.apis import API, request_class
+from semel.wire.apis import API, request_class, response_class
 from semel.wire.codec import decoder
 from semel.wire.errors import ErrorCode, WireError
 from semel.wire.frame import read_request_header, response_parts
@@ -74,19 +74,22 @@ class Router:
         self._fetch_lanes = FetchLanes(broker, authoriser)
         self._routes: dict[int, _Route] = {}
 
+    def load_handlers(self) -> None:
+        for key, served in HANDLERS.items():
+            module = import_module(f"semel.broker.handlers.{served.module}")
+            response_class(key)
+            self._routes[key] = _Route(request_class(key), served.min_version, served.max_version, module.handle)
+
     def _route(self, key: int) -> _Route:
-        served = HANDLERS.get(key)
-        if served is None:
+        route = self._routes.get(key)
+        if route is None:
             raise CloseConnection(f"API {API[key].name} is not served here")
-        module = import_module(f"semel.broker.handlers.{served.module}")
-        route = _Route(request_class(key), served.min_version, served.max_version, module.handle)
-        self._routes[key] = route
         return route
 
     def dispatch(self, connection: ServedConnection, frame: memoryview) -> Answer:
         try:
             header = read_request_header(frame)
-            route = self._routes.get(header.api_key) or self._route(header.api_key)
+            route = self._route(header.api_key)
             version = header.api_version
             if len(frame) > _MOST_BYTES_WITHOUT_RECORDS and header.api_key != _PRODUCE:
                 raise CloseConnection(f"a request of {len(frame)} bytes to {API[header.api_key].name}")

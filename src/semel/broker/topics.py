@@ -1,11 +1,13 @@
 """The topics that this node serves, kept equal to the committed metadata.
 
 `reconcile` compares one topic of the image with what is open here and opens, closes or changes the difference, so it
-does not matter which records led there. A partition whose log cannot be opened is offline; the others go on.
+does not matter which records led there. A partition whose log cannot be opened is offline; the others go on. If there
+was no descriptor for it, it is tried again until there is one.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import logging
 from collections.abc import Callable, Sequence
@@ -14,6 +16,8 @@ from semel.config import BrokerConfig, TopicConfig, topic_config
 from semel.controller.image import TOPIC_RESOURCE, MetadataImage, TopicState
 from semel.coordinator.topic_names import INTERNAL_TOPICS
 from semel.host.api import Clock
+from semel.host.complaints import Complaints
+from semel.host.descriptors import is_short
 from semel.log.errors import BrokenLog, CorruptSegment, Refused
 from semel.log.store import LogStore
 from semel.replication.partition import Partition
@@ -29,6 +33,8 @@ from semel.wire.spec.metadata_records import (
 )
 
 logger = logging.getLogger("semel.broker")
+
+_RETRY_S = 1.0
 
 
 class OfflinePartition:
@@ -71,6 +77,9 @@ class Topics:
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
         self._online: dict[tuple[str, int], Partition] = {}
+        self._complaints = Complaints(logger)
+        self._retry: asyncio.TimerHandle | None = None
+        self._to_retry: dict[tuple[bytes, int], None] = {}
 
     def apply(self, records: Sequence[MetadataRecord]) -> None:
         """Committed records have been replayed into the image: follow them."""
@@ -133,8 +142,13 @@ class Topics:
         try:
             log = self._store.load(topic.name, index, topic_id, topic.config)
         except (BrokenLog, CorruptSegment, OSError) as error:
-            logger.error("%s-%d is offline: %s", topic.name, index, error)
             topic.partitions[index] = OfflinePartition(str(error))
+            if is_short(error):
+                text = "%s-%d is offline until this process may open its files, see ulimit -n: %s"
+                self._complaints.say("short", logging.ERROR, text, topic.name, index, error)
+                self._try_again(topic, index)
+            else:
+                logger.error("%s-%d is offline: %s", topic.name, index, error)
             return
         epoch = state.partitions[index].leader_epoch
         self._put(
@@ -154,6 +168,29 @@ class Topics:
     def _put(self, topic: Topic, partition: Partition) -> None:
         topic.partitions[partition.index] = self._online[topic.name, partition.index] = partition
         _tell_leader(partition)
+
+    def _try_again(self, topic: Topic, index: int) -> None:
+        self._to_retry[topic.topic_id, index] = None
+        if self._retry is None:
+            self._retry = asyncio.get_running_loop().call_later(_RETRY_S, self._open_those_that_waited)
+
+    def _open_those_that_waited(self) -> None:
+        """Until the first that still cannot be opened: the others would not find a descriptor either."""
+        self._retry = None
+        waiting, self._to_retry = self._to_retry, {}
+        while waiting and not self._to_retry:
+            topic_id, index = next(iter(waiting))
+            del waiting[topic_id, index]
+            topic = self.by_id.get(topic_id)
+            state = None if topic is None else self._image().topics.get(topic.name)
+            if topic is not None and state is not None and state.topic_id == topic_id:
+                self._open(topic, index, state)
+        self._to_retry.update(waiting)
+
+    def close(self) -> None:
+        """Nothing is opened any more."""
+        if self._retry is not None:
+            self._retry.cancel()
 
     def _close(self, topic: Topic) -> None:
         del self.by_name[topic.name]

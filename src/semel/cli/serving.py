@@ -8,11 +8,9 @@ import errno
 import json
 import logging
 import os
-import resource
 import signal
 import sys
 import time
-from contextlib import suppress
 
 from semel.broker.broker import Broker
 from semel.broker.identity import WrongDirectory
@@ -20,6 +18,7 @@ from semel.cli.contexts import FILE_VARIABLE
 from semel.cli.failures import Exit
 from semel.config import ConfigError, load_config
 from semel.host.api import AlreadyLocked
+from semel.host.descriptors import raise_limit
 from semel.host.real import real_host
 from semel.log.errors import BrokenLog
 
@@ -42,19 +41,11 @@ def run(options: argparse.Namespace) -> int:
         return _refuse(str(error))
     except OSError as error:
         return _refuse(f"cannot read {options.config}: {error.strerror}")
-    _raise_open_files_limit()
+    raise_limit()
     send_buffer_bytes = config.int("socket.send.buffer.bytes")
     host = real_host(send_buffer_bytes=None if send_buffer_bytes == -1 else send_buffer_bytes)
     broker = Broker(host, config, _stop_at_once)
     return asyncio.run(_serve(broker, is_json=options.json))
-
-
-def _raise_open_files_limit() -> None:
-    """To the hard limit, as Java does: the soft one is often 1,024, and each partition and connection takes one."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        with suppress(OSError, ValueError):  # what the system does not grant is not there
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _refuse(text: str) -> int:

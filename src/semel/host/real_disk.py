@@ -1,8 +1,9 @@
 """The real Disk: files by position, flushed by native threads, with a bounded number of open descriptors.
 
 A File is opened lazily and its descriptor sits in an LRU. Never closed by it: a pinned file (a range of it is queued, a
-flush runs), and one with unflushed writes, since Linux may forget a write-back error with the last descriptor. Never
-opened again by path: a file that was removed or replaced.
+flush runs), and one with unflushed writes, since Linux may forget a write-back error with the last descriptor: it is
+flushed first, off the loop as long as there are descriptors to wait with. Never opened again by path: a file that was
+removed or replaced. Readers may pin so many files that those who write always find one that can be closed.
 """
 
 from __future__ import annotations
@@ -11,28 +12,27 @@ import asyncio
 import errno
 import fcntl
 import os
-import resource
 import stat
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TypeVar
 
 from semel.host.api import AlreadyLocked, Buffer
+from semel.host.descriptors import is_short, shares
 from semel.host.disk_threads import DiskThreads, JobKind, failure, settle, start_disk_threads
 from semel.host.file_replacer import FileReplacer
 from semel.host.real_file import RealFile
 
 normal = os.path.normpath
+T = TypeVar("T")
 
 EVICTION_LOOKS = 64
 BACKGROUND_FLUSHES = 8
+# Of the files that may be open, those that are kept open; the others are for what cannot be closed at once.
+KEPT_PART = 3 / 4
+DIRECTORIES_PART = 4
 SLOW_TO_FREE_BYTES = 1 << 20
-
-
-def default_open_files() -> int:
-    """Half of what the process may open; the other half is for connections."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return 100_000 if soft == resource.RLIM_INFINITY else max(16, soft // 2)
 
 
 class RealLock:
@@ -46,8 +46,17 @@ class RealLock:
 
 
 class RealDisk:
-    def __init__(self, max_open_files: int | None = None) -> None:
-        self._max_open_files = default_open_files() if max_open_files is None else max_open_files
+    def __init__(self, max_open_files: int | None = None, most_open_files: int | None = None) -> None:
+        """`max_open_files`: how many descriptors are kept. `most_open_files`: how many there may be at any time, also
+        if the loop has to wait for a flush to close one; by default the share of the disk, or no limit if the other
+        one is given."""
+        if max_open_files is None:
+            most_open_files = shares().files if most_open_files is None else most_open_files
+            max_open_files = max(1, int(most_open_files * KEPT_PART))
+        self._max_open_files = max_open_files
+        self._most_open_files = most_open_files
+        self.pinned_files = 0
+        self._syncing = 0
         self._opened: OrderedDict[RealFile, None] = OrderedDict()  # with a descriptor, least recently used first
         self.used = self._opened.move_to_end  # to be told of a file whose descriptor is used
         self._files: dict[str, dict[str, list[RealFile]]] = {}  # directory -> name -> files not closed yet
@@ -56,9 +65,9 @@ class RealDisk:
         self._background_flushes: set[asyncio.Task[None]] = set()
         self._replacer = FileReplacer(self)
 
-    def __reduce__(self) -> tuple[type[RealDisk], tuple[int]]:
+    def __reduce__(self) -> tuple[type[RealDisk], tuple[int, int | None]]:
         """In another process: a disk of its own, on the same files."""
-        return RealDisk, (self._max_open_files,)
+        return RealDisk, (self._max_open_files, self._most_open_files)
 
     # Files
 
@@ -71,12 +80,16 @@ class RealDisk:
         return file
 
     def _open_descriptor(self, path: str, flags: int) -> int:
-        try:
-            return os.open(path, flags | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._evict_one():
-                raise
-            return os.open(path, flags | os.O_CLOEXEC, 0o644)
+        return self._with_descriptor(lambda: os.open(path, flags | os.O_CLOEXEC, 0o644))
+
+    def _with_descriptor(self, call: Callable[[], T]) -> T:
+        """A call of the system that takes a descriptor: if there is none, one of a file is given up for it."""
+        while True:
+            try:
+                return call()
+            except OSError as error:
+                if not is_short(error) or not self._evict_one(at_once=True):
+                    raise
 
     @property
     def open_files(self) -> int:
@@ -101,14 +114,18 @@ class RealDisk:
             os.close(fd)
 
     def make_room(self) -> None:
-        """Close descriptors beyond the limit. The limit is soft: what must stay open stays open."""
+        """Close descriptors beyond the limit. It is soft: what must stay open stays open, and what is not flushed is
+        flushed first. Near the hard limit that is done at once."""
         while len(self._opened) > self._max_open_files and self._evict_one():
             pass
+        if self._most_open_files is not None:
+            while len(self._opened) > self._most_open_files and self._evict_one(at_once=True):
+                pass
 
-    def _evict_one(self) -> bool:
+    def _evict_one(self, *, at_once: bool = False) -> bool:
         """Close the least recently used descriptor that may be closed. Those that may not get a second round."""
         unflushed = None
-        for _ in range(min(EVICTION_LOOKS, len(self._opened))):
+        for _ in range(len(self._opened) if at_once else min(EVICTION_LOOKS, len(self._opened))):
             file = next(iter(self._opened))
             if file.pins == 0 and not file.unflushed:
                 self.close_descriptor(file)
@@ -118,22 +135,28 @@ class RealDisk:
             self._opened.move_to_end(file)
         if unflushed is None:
             return False
-        return self._flush_to_evict(unflushed)
+        return self._flush_to_evict(unflushed, at_once=at_once)
 
-    def _flush_to_evict(self, file: RealFile) -> bool:
+    def _flush_to_evict(self, file: RealFile, *, at_once: bool) -> bool:
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
+            at_once = True
+        if at_once:
             with suppress(OSError):  # kept by the file, which raises it at its next flush
                 file.flush_now()
                 self.close_descriptor(file)
-                return True
-            return False
+            return True  # or another one is tried
         if len(self._background_flushes) < BACKGROUND_FLUSHES:
             task = loop.create_task(self._flush_in_background(file))
             self._background_flushes.add(task)
             task.add_done_callback(self._background_flushes.discard)
         return False
+
+    def check_may_pin(self) -> None:
+        """Before a reader pins a file that nobody has pinned: refused if that could leave none that can be closed."""
+        if self._most_open_files is not None and self.pinned_files >= self._max_open_files:
+            raise OSError(errno.EMFILE, "too many files are being read at once")
 
     async def _flush_in_background(self, file: RealFile) -> None:
         with suppress(OSError):  # kept by the file, which raises it at its next flush
@@ -173,7 +196,7 @@ class RealDisk:
         return os.path.isdir(path)
 
     def list_dir(self, path: str) -> list[str]:
-        return sorted(os.listdir(path))
+        return sorted(self._with_descriptor(lambda: os.listdir(path)))
 
     def make_dirs(self, path: str) -> None:
         os.makedirs(path, 0o755, exist_ok=True)
@@ -215,7 +238,7 @@ class RealDisk:
 
     def remove_tree(self, path: str) -> None:
         path = normal(path)
-        for name in os.listdir(path):
+        for name in self.list_dir(path):
             inner = os.path.join(path, name)
             if os.path.isdir(inner) and not os.path.islink(inner):
                 self.remove_tree(inner)
@@ -242,15 +265,20 @@ class RealDisk:
     ) -> None:
         """Start a job on a file, which is pinned: `when_done` unpins it."""
         threads = self._running_threads()
-        file.pin()
+        file.hold()
         threads.submit(kind, file.fd, when_done, position, length)
 
     async def sync_dir(self, path: str) -> None:
         threads = self._running_threads()
+        if self._most_open_files is not None and self._syncing >= max(1, self._most_open_files // DIRECTORIES_PART):
+            self.sync_dir_now(path)  # a directory that waits may be gone when it is its turn
+            return
         synced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = self._open_dir(path)
+        self._syncing += 1
 
         def done(error: int) -> None:
+            self._syncing -= 1
             os.close(fd)
             settle(synced, failure(error, path))
 
@@ -258,11 +286,14 @@ class RealDisk:
         await synced
 
     def sync_dir_now(self, path: str) -> None:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = self._open_dir(path)
         try:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def _open_dir(self, path: str) -> int:
+        return self._with_descriptor(lambda: os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
 
     def sync_parents_now(self, path: str) -> None:
         path = os.path.realpath(path)
@@ -285,7 +316,7 @@ class RealDisk:
     # The rest
 
     def read_file(self, path: str) -> bytes:
-        with open(path, "rb") as stream:
+        with self._with_descriptor(lambda: open(path, "rb")) as stream:
             return stream.read()
 
     def free_bytes(self, path: str) -> int:
@@ -297,7 +328,7 @@ class RealDisk:
         return status.f_blocks * status.f_frsize
 
     def lock(self, path: str) -> RealLock:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = self._open_descriptor(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

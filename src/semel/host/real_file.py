@@ -128,6 +128,7 @@ class RealFile:
         if self.flush_error is not None:
             asyncio.get_running_loop().call_soon(done, self.flush_error)
             return
+        self.descriptor()  # what cannot be opened now is refused before anything is noted
         self._wanted.append(done)
         # One at a time: of two that run side by side on one descriptor, Linux tells only one of a failed write-back.
         if not self._under_way:
@@ -194,13 +195,22 @@ class RealFile:
         await warmed
 
     def pin(self) -> None:
+        if self.pins == 0:
+            self._disk.check_may_pin()
+        self.hold()
+
+    def hold(self) -> None:
         self.descriptor()  # from here on it is open, so that a removal does not take it away
+        if self.pins == 0:
+            self._disk.pinned_files += 1
         self.pins += 1
 
     def unpin(self) -> None:
         if self.pins == 0:
             raise ValueError(f"{self.path} is not pinned")
         self.pins -= 1
+        if self.pins == 0:
+            self._disk.pinned_files -= 1
         if self.pins == 0 and (self._closed or self._gone):
             self._disk.close_descriptor(self)
 

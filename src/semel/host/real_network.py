@@ -11,6 +11,8 @@ from contextlib import suppress
 from typing import Any
 
 from semel.host.api import Link
+from semel.host.complaints import Complaints
+from semel.host.descriptors import shares
 from semel.host.ready_links import ReadyLinks
 from semel.host.real_link import RealLink
 
@@ -44,6 +46,7 @@ class RealListener:
         self._loop = asyncio.get_running_loop()
         self._accept = accept
         self._sockets = sockets
+        self._complaints = Complaints(_log)
         self._resumptions: dict[int, asyncio.TimerHandle] = {}
         for listening in sockets:
             self._watch(listening)
@@ -69,7 +72,7 @@ class RealListener:
 
     def _pause(self, listening: socket.socket, error: OSError) -> None:
         """The connection stays in the backlog, so the socket stays readable: look away for a moment, do not spin."""
-        _log.error("cannot accept connections for the moment: %s", error)
+        self._complaints.say("accept", logging.ERROR, "cannot accept connections for the moment: %s", error)
         self._loop.remove_reader(listening.fileno())
         timer = self._loop.call_later(PAUSE_S, self._watch, listening)
         self._resumptions[listening.fileno()] = timer
@@ -122,6 +125,7 @@ class RealNetwork:
         megabytes, which have left the processor's caches by the time the peer reads them: it costs a third of the time
         of a fetch."""
         self._send_buffer_bytes = send_buffer_bytes
+        self.most_connections = shares().connections
 
     def link(self, connected: socket.socket, address: tuple[Any, ...]) -> RealLink:
         connected.setblocking(False)

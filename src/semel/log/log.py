@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from semel.config import TopicConfig
 from semel.host.api import Disk, File, FileRange
+from semel.host.descriptors import is_short
 from semel.log.append_kernel import LogEnd
 from semel.log.disk_trouble import DiskTrouble
 from semel.log.epochs import FILE_NAME as EPOCHS_FILE
@@ -321,7 +322,7 @@ class Log(LogEnd):
             self._note_failure(failure)
 
     def _note_failure(self, failure: BaseException) -> None:
-        if isinstance(failure, OSError):
+        if isinstance(failure, OSError) and not is_short(failure):  # else the disk was not even asked
             self._disk_failure = failure
 
     def _check_disk(self) -> None:

@@ -9,6 +9,7 @@ from struct import Struct
 from typing import NamedTuple, NoReturn
 
 from semel.host.api import Buffer, Disk
+from semel.host.descriptors import is_short
 from semel.log.append_kernel import SegmentEnd
 from semel.log.errors import BrokenLog, CorruptSegment, Refused
 from semel.log.indexes import AbortedIndex, OffsetIndex, TimeIndex
@@ -78,9 +79,10 @@ class Segment(SegmentEnd):
         self.note_batch(header, self.write([batch]), index_interval_bytes)
 
     def take_back_write(self, error: OSError) -> NoReturn:
-        """Nothing of what could not be written stays."""
+        """Nothing of what could not be written stays. Without a descriptor nothing was."""
         try:
-            self.file.truncate(self.size_bytes)
+            if not is_short(error):
+                self.file.truncate(self.size_bytes)
         except OSError as second:
             raise BrokenLog(f"{self.path} cannot be cut back after a failed write: {second}") from error
         raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk refused the write: {error.strerror}") from error

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from semel.config import BrokerConfig, TopicConfig
 from semel.host.aging import AgingClock
 from semel.host.api import Host, Lock
+from semel.host.complaints import Complaints
+from semel.host.descriptors import is_short
 from semel.log.checkpoints import (
     CLEANER_OFFSETS,
     LOG_STARTS,
@@ -67,6 +69,7 @@ class LogStore:
         # Directories that were not left cleanly and have not been loaded since: no stop is clean before they were.
         self._unrecovered: set[str] = set()
         self.was_clean = False
+        self._complaints = Complaints(logger)
 
     def open(self) -> None:
         """Takes the directory; raises AlreadyLocked when another node holds it."""
@@ -222,7 +225,7 @@ class LogStore:
     async def _every(self, interval_s: float, work: Callable[[], Awaitable[object]]) -> None:
         while True:
             await asyncio.sleep(interval_s)
-            with self._unless_full():
+            with self._unless_it_passes():
                 await work()
 
     def _start(self, work: Coroutine[object, object, None]) -> None:
@@ -237,7 +240,15 @@ class LogStore:
         except asyncio.CancelledError:
             raise
         except BaseException as error:
-            self._on_broken(error)
+            if is_short(error):
+                self._complain_of_shortness(error)
+            else:
+                self._on_broken(error)
+
+    def _complain_of_shortness(self, error: BaseException) -> None:
+        """Upkeep that has found no descriptor has done nothing, and has its turn again."""
+        text = "upkeep has to wait until this process may open more files, see ulimit -n: %s"
+        self._complaints.say("short", logging.ERROR, text, error)
 
     def _upkeep_lock(self, key: TopicPartition) -> asyncio.Lock:
         return self._upkeep.setdefault(key, asyncio.Lock())
@@ -268,11 +279,15 @@ class LogStore:
                 raise
 
     @contextmanager
-    def _unless_full(self) -> Iterator[None]:
-        """A full disk is no reason to stop: whatever upkeep needed room is tried again in its next turn."""
+    def _unless_it_passes(self) -> Iterator[None]:
+        """A full disk is no reason to stop, nor is want of descriptors: whatever upkeep needed is tried again in its
+        next turn."""
         try:
             yield
         except OSError as error:
+            if is_short(error):
+                self._complain_of_shortness(error)
+                return
             if error.errno not in NO_SPACE:
                 raise
             self._trouble.refused(self.root, error, asyncio.get_running_loop())
@@ -307,7 +322,7 @@ class LogStore:
         now_ms = self.host.clock.wall_ms()
         for key, log in list(self.logs.items()):
             async with self._upkeep_lock(key):
-                with self._unless_full(), self._unless_removed(key, log):
+                with self._unless_it_passes(), self._unless_removed(key, log):
                     await self._retain(key, log, now_ms)
             await asyncio.sleep(0)
 

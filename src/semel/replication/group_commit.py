@@ -10,9 +10,11 @@ import asyncio
 from collections.abc import Callable
 from functools import cached_property
 
+from semel.host.descriptors import is_short
 from semel.log.log import Log
 
 _NEVER_MS = 1 << 40
+_SHORT_RETRY_S = 0.1
 _NEVER_MESSAGES = 1 << 62
 
 
@@ -75,7 +77,7 @@ class GroupCommit:
                     self._whole_flush.add_done_callback(self._flushed_whole)
                 return
             except Exception as error:
-                self._on_broken(error)
+                self._failed(error)
         self.is_flushing = False
         if self._over is not None:
             self._over.set_result(None)
@@ -87,15 +89,23 @@ class GroupCommit:
     def _flushed(self, error: BaseException | None) -> None:
         log = self.log
         if error is not None:
-            # A partition that was deleted meanwhile has lost its files: that is no failure of the disk.
-            if not self._is_stopped:
-                self._on_broken(error)
+            self._failed(error)
             self._go_on(False)
         elif log.config.flush_messages == 1:
             self._go_on(log.is_dirty)
             self.told()
         else:
             self._go_on(log.end_offset - log.flushed_offset >= log.config.flush_messages)
+
+    def _failed(self, error: BaseException) -> None:
+        """A partition that was deleted meanwhile has lost its files: that is no failure of the disk. Neither is want of
+        descriptors: the disk was not asked, and what waits for the flush waits a little longer."""
+        if self._is_stopped:
+            return
+        if is_short(error):
+            self._loop.call_later(_SHORT_RETRY_S, self._flush_soon)
+        else:
+            self._on_broken(error)
 
     def stop(self) -> None:
         """Begins no flush any more."""

@@ -25,8 +25,6 @@ from semel.rpc.served_kernel import Receiving
 if TYPE_CHECKING:
     from semel.rpc.server import Server
 
-logger = logging.getLogger("semel.rpc")
-
 _LENGTH = Struct(">i")
 _SMALLEST_FRAME_BYTES = 8
 # The buffer of a frame is at most this many times as large as what has come of it, but for the smallest.
@@ -134,7 +132,8 @@ class ServedConnection(Receiving):
         self.number = number
         self.principal = "User:ANONYMOUS"
         self.is_authenticated = True
-        self.was_active = True
+        self.was_active = False  # since the last sweep
+        self.idle_sweeps = -1  # it came between two sweeps
         self.is_open = True
         # A quicker dispatch for requests like its last one, if there is one; what that does not answer is for dispatch.
         self.short_way: Callable[[ServedConnection, memoryview], Answer] | None = None
@@ -480,11 +479,20 @@ class ServedConnection(Receiving):
         """Whether the peer is waiting for us: such a connection is not idle."""
         return bool(self._outstanding or self._waiter is not None)
 
+    @property
+    def is_idle(self) -> bool:
+        return not self.was_active and not self.is_waiting
+
     # -- ending
 
     def _refuse(self, why: str) -> None:
-        logger.info("closing the connection of %s: %s", self.peer, why)
+        self._server.complain("refuse", logging.INFO, "closing the connection of %s: %s", self.peer, why)
         self.close()
+
+    def drop(self) -> None:
+        """Ends the connection at once."""
+        self._end()
+        self.link.close()
 
     def close(self) -> None:
         """Ends the connection after what is already answered has been sent."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from semel.host.api import Host, Link, Listener
+from semel.host.complaints import Complaints
 from semel.rpc.budget import MemoryBudget
 from semel.rpc.buffers import SpareBuffers
 from semel.rpc.served import Answer, ServedConnection
@@ -20,6 +21,11 @@ logger = logging.getLogger("semel.rpc")
 _SHARED_BUFFER_BYTES = 256 << 10
 # While somebody waits for memory.
 _LOOK_S = 1.0
+# Connections are looked through for idle ones so often, and so many times until those are closed.
+_SWEEP_S = 60.0
+_SWEEPS = 10
+# Not more often: to look through all of them takes milliseconds.
+_SEARCH_S = 0.1
 
 Dispatch: TypeAlias = Callable[[ServedConnection, memoryview], Answer]
 
@@ -55,7 +61,9 @@ class Server:
         self._look: asyncio.TimerHandle | None = None
         self._accepted = 0
         self._early: list[Link] | None = []
-        self._refused = 0
+        self._idle = deque[ServedConnection]()  # found by the last search, the one that is to go first at the left
+        self._next_search_s = 0.0
+        self._complaints = Complaints(logger)
 
     @property
     def port(self) -> int:
@@ -74,30 +82,50 @@ class Server:
             self._accept(link)
 
     def _accept(self, link: Link) -> None:
+        most, limits = self._host.network.most_connections, self.limits
         if self._early is not None:
-            self._early.append(link)
+            if len(self._early) < most:
+                self._early.append(link)
+            else:
+                self._refuse(link, "this process may have %d open, and does not serve yet", most)
             return
         address = link.peer.rpartition(":")[0]
-        if len(self.connections) >= self.limits.connections or (
-            self._per_host[address] >= self.limits.connections_per_host
-        ):
-            self._refused += 1
-            if self._refused & (self._refused - 1) == 0:
-                logger.warning(
-                    "refused %d connections so far, the last from %s: max.connections is %d, "
-                    "max.connections.per.ip is %d",
-                    self._refused,
-                    link.peer,
-                    self.limits.connections,
-                    self.limits.connections_per_host,
-                )
-            link.close()
-            return
-        self._accepted += 1
-        connection = ServedConnection(self, link, self._accepted)
-        self.connections[connection] = None
-        self._per_host[address] += 1
-        link.start(connection)
+        if len(self.connections) >= limits.connections:
+            self._refuse(link, "max.connections is %d", limits.connections)
+        elif self._per_host[address] >= limits.connections_per_host:
+            self._refuse(link, "max.connections.per.ip is %d", limits.connections_per_host)
+        elif len(self.connections) >= most and not self._close_an_idle_one(most):
+            self._refuse(link, "this process may have %d open, and none is idle: see ulimit -n", most)
+        else:
+            self._accepted += 1
+            connection = ServedConnection(self, link, self._accepted)
+            self.connections[connection] = None
+            self._per_host[address] += 1
+            link.start(connection)
+
+    def _refuse(self, link: Link, why: str, limit: int) -> None:
+        self.complain(f"refused: {why}", logging.WARNING, f"refused the connection of %s: {why}", link.peer, limit)
+        link.close()
+
+    def complain(self, kind: str, level: int, text: str, *args: object, error: BaseException | None = None) -> None:
+        """What peers can bring about as often as they like is counted."""
+        self._complaints.say(kind, level, text, *args, exc_info=error)
+
+    def _close_an_idle_one(self, most: int) -> bool:
+        """Room for another connection, at the expense of that which has been idle for longest: it may come again."""
+        now_s = asyncio.get_running_loop().time()
+        if not self._idle and now_s >= self._next_search_s:
+            self._next_search_s = now_s + _SEARCH_S
+            idle = [connection for connection in self.connections if connection.is_idle]
+            self._idle.extend(sorted(idle, key=lambda connection: -connection.idle_sweeps))
+        while self._idle:
+            connection = self._idle.popleft()
+            if connection.is_open and connection.is_idle:
+                text = "closed the idle connection of %s for a new one: this process may have %d open, see ulimit -n"
+                self.complain("idle", logging.WARNING, text, connection.peer, most)
+                connection.drop()
+                return True
+        return False
 
     def frame_limit_bytes(self, connection: ServedConnection) -> int:
         if connection.is_authenticated:
@@ -106,7 +134,8 @@ class Server:
 
     def failed(self, connection: ServedConnection, error: BaseException) -> None:
         """A request could not be served and it was not the peer's fault."""
-        logger.error("a request of %s failed", connection.peer, exc_info=error)
+        kind = f"failed: {type(error).__name__} at {_place(error)}"
+        self.complain(kind, logging.ERROR, "a request of %s failed", connection.peer, error=error)
         self._failed(error)
 
     def forget(self, connection: ServedConnection) -> None:
@@ -117,19 +146,22 @@ class Server:
             if not self._per_host[address]:
                 del self._per_host[address]
 
-    def _schedule_sweep(self) -> None:
-        if self.limits.idle_ms > 0:
-            loop = asyncio.get_running_loop()
-            self._sweep = loop.call_later(self.limits.idle_ms / 1000, self._close_idle)
+    def _schedule_sweep(self, number: int = 1) -> None:
+        idle_s = self.limits.idle_ms / 1000
+        pause_s = min(_SWEEP_S, idle_s / _SWEEPS) if idle_s > 0 else _SWEEP_S
+        closing = max(1, round(idle_s / pause_s))  # every so many sweeps
+        self._sweep = asyncio.get_running_loop().call_later(pause_s, self._look_for_idle_ones, number, closing)
 
-    def _close_idle(self) -> None:
-        """A connection that did nothing since the last sweep has been idle for at least that long."""
+    def _look_for_idle_ones(self, number: int, closing: int) -> None:
+        """A connection that did nothing since the last sweep that closed any has been idle for at least that long."""
+        closes = self.limits.idle_ms > 0 and number % closing == 0
         for connection in list(self.connections):
-            if not connection.was_active and not connection.is_waiting:
+            connection.idle_sweeps = connection.idle_sweeps + 1 if connection.is_idle else 0
+            connection.was_active = False
+            if closes and connection.idle_sweeps >= closing:
                 logger.debug("closing the idle connection of %s", connection.peer)
                 connection.close()
-            connection.was_active = False
-        self._schedule_sweep()
+        self._schedule_sweep(number + 1)
 
     def _look_soon(self) -> None:
         """Somebody waits for memory."""
@@ -164,3 +196,11 @@ class Server:
             link.close()
         for connection in list(self.connections):
             connection.close()
+
+
+def _place(error: BaseException) -> str:
+    """Where it was raised."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    return "nowhere" if at is None else f"{at.tb_frame.f_code.co_filename}:{at.tb_lineno}"

@@ -12,6 +12,7 @@ import errno
 import random as random_module
 from collections import deque
 from collections.abc import Callable, Iterable
+from sys import maxsize
 from typing import Literal, NoReturn
 
 from semel.host.api import Link
@@ -304,6 +305,7 @@ class SimNetwork:
     def __init__(self, wires: Wires, node: str) -> None:
         self._wires = wires
         self._node = node
+        self.most_connections = maxsize
         self._start = wires.starts_of(node)
         wires.started(node)
 

@@ -34,6 +34,7 @@ class TlsNetwork:
 
     def __init__(self, below, client=None, server=None):
         self._below = below
+        self.most_connections = below.most_connections
         self._client = client or client_context()
         self._server = server or server_context()
         self._handshakes = set()

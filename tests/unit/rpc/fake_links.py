@@ -127,6 +127,8 @@ class FakeListener:
 
 
 class FakeNetwork:
+    most_connections = 1 << 30
+
     async def listen(self, host: str, port: int, accept: Callable[[Link], None]) -> FakeListener:
         return FakeListener()
 

@@ -10,6 +10,7 @@ from semel.broker.authoriser import Operation
 from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
 from semel.broker.internal_topics import refuse_if_internal
+from semel.host.descriptors import is_short
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.delete_records import (
@@ -34,9 +35,28 @@ async def handle(broker: Broker, request: DeleteRecordsRequest, context: Request
         try:
             await broker.store.checkpoint_starts()
         except OSError as error:
+            if is_short(error):
+                return _refused(request, ErrorCode.KAFKA_STORAGE_ERROR)
             # Readers are refused already what the disk still holds: this cannot be taken back.
             broker.on_broken(error)
             raise
+    return DeleteRecordsResponse(topics=topics)
+
+
+def _refused(request: DeleteRecordsRequest, code: ErrorCode) -> DeleteRecordsResponse:
+    """Nothing could be noted, for want of a descriptor; the next checkpoint notes it."""
+    topics = [
+        DeleteRecordsTopicResult(
+            name=topic.name,
+            partitions=[
+                DeleteRecordsPartitionResult(
+                    partition_index=wanted.partition_index, low_watermark=_NO_LOW_WATERMARK, error_code=code
+                )
+                for wanted in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
     return DeleteRecordsResponse(topics=topics)
 
 

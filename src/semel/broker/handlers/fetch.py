@@ -123,6 +123,9 @@ class _Fetch:
         except CorruptSegment as damage:
             self._broker.report_damage(damage)
             return ErrorCode.CORRUPT_MESSAGE
+        except OSError as error:
+            self._broker.report_unreadable(error)
+            return ErrorCode.KAFKA_STORAGE_ERROR
 
     def _knows_all(self, key: Key, wanted: FetchRequestPartition, log: Log) -> bool:
         """Whether the reader is at the end, and was told in this session what else there is to tell."""
