@@ -157,7 +157,8 @@ class Controller:
         if sorted(assignments) != expected:
             raise Refused(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"partitions {sorted(assignments)} are assigned, {expected} are to be",
+                f"{len(assignments)} partitions are assigned, {len(expected)} are to be: "
+                f"{expected[0]} to {expected[-1]}, each once",
             )
         for index, replicas in assignments.items():
             if list(replicas) != [self._node_id]:

@@ -11,6 +11,8 @@ from typing import NamedTuple
 from semel.log.types import Offset
 from semel.wire.errors import ErrorCode
 
+_LONGEST_TEXT = 1000
+
 
 class Refused(Exception):
     """The request is answered with `code`; `text` says what was wrong and what is allowed."""
@@ -18,7 +20,8 @@ class Refused(Exception):
     def __init__(self, code: ErrorCode, text: str) -> None:
         super().__init__(code, text)  # as given, so that it can be pickled and come back from another process
         self.code = code
-        self.text = text
+        # It may quote what a client has sent, and an answer has no room for a text of more than 32,767 bytes.
+        self.text = text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}... ({len(text)} characters)"
 
     def __str__(self) -> str:
         return f"{self.code.name}: {self.text}"

@@ -22,6 +22,7 @@ from semel.wire.spec.group_records import OffsetCommitValue
 
 NO_GENERATION = -1
 DEFAULT_RETENTION = -1
+LATEST_EXPIRY_MS = (1 << 63) - 1
 # From this version of OffsetCommit on, clients know KIP-848: its errors, and that a group may be missing.
 KIP_848_SINCE = 9
 
@@ -62,6 +63,8 @@ class GroupOffsets:
         self, group_id: str, committer: Committer, offsets: Iterable[OffsetToCommit], retention_ms: int
     ) -> dict[Place, ErrorCode]:
         self._check_committer(group_id, committer, is_transactional=False)
+        if retention_ms < DEFAULT_RETENTION:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"offsets cannot be kept for {retention_ms} ms")
         group = self._rebalance.groups.get(group_id)
         member = None if group is None else group.members.get(committer.member_id)
         if group is not None and member is not None and group.state in (_S.STABLE, _S.PREPARING_REBALANCE):
@@ -102,7 +105,9 @@ class GroupOffsets:
                 leader_epoch=one.leader_epoch,
                 metadata=metadata,
                 commit_timestamp=now_ms,
-                expire_timestamp=NO_EXPIRY if retention_ms == DEFAULT_RETENTION else now_ms + retention_ms,
+                expire_timestamp=(
+                    NO_EXPIRY if retention_ms == DEFAULT_RETENTION else min(now_ms + retention_ms, LATEST_EXPIRY_MS)
+                ),
             )
             entries.append(offset_entry(group_id, one.topic, one.partition, value))
         return codes, entries
