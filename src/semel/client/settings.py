@@ -44,7 +44,9 @@ class Option:
 
 
 def option(default: Any, sentence: str, **rest: Any) -> Any:
-    return field(default=default, metadata={"option": Option(sentence, **rest)})
+    """A secret is never shown, by `repr` of the settings or of what holds them."""
+    described = Option(sentence, **rest)
+    return field(default=default, repr=not described.sensitive, metadata={"option": described})
 
 
 def _lower(value: Any) -> Any:

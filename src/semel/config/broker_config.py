@@ -171,7 +171,11 @@ class BrokerConfig(Mapping[str, Value]):
         return listener
 
     def __repr__(self) -> _Str:
-        changed = {name: self.text(name) for name in self if self.source(name) is not ConfigSource.DEFAULT}
+        changed = {
+            name: "(hidden)" if BROKER_SETTINGS[name].sensitive else self.text(name)
+            for name in self
+            if self.source(name) is not ConfigSource.DEFAULT
+        }
         return f"BrokerConfig({changed!r})"
 
 

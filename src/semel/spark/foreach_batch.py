@@ -10,7 +10,7 @@ is, and holds the digest of its offsets: a new or restored checkpoint is refused
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from semel.client.errors import BadSetting
@@ -46,7 +46,7 @@ def publish_each(app_id: str, options: Mapping[str, str]) -> BatchPublisher:
 @dataclass(frozen=True)
 class BatchPublisher:
     app_id: str
-    options: dict[str, str]
+    options: dict[str, str] = field(repr=False)  # they may hold a password
     checkpoint: str | None = None
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:

@@ -6,7 +6,7 @@ What is unknown, contradictory or of the wrong type is refused by name, on the d
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -79,9 +79,9 @@ class SinkOptions:
     txn_version: int | None
     txn_checkpoint: str | None
     """Of the query whose batch the version is."""
-    connection: dict[str, Any]
+    connection: dict[str, Any] = field(repr=False)  # it may hold a password
     """Settings for an admin."""
-    producer: dict[str, Any]
+    producer: dict[str, Any] = field(repr=False)
     """Settings for a producer; its transactional id is not among them."""
     settings: ProducerSettings
 

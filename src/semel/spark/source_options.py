@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeAlias
 
@@ -149,9 +149,9 @@ class SourceOptions:
     poll_timeout_ms: int
     fetch_attempts: int
     fetch_retry_ms: int
-    connection: dict[str, Any]
+    connection: dict[str, Any] = field(repr=False)  # it may hold a password
     """Settings for an admin."""
-    consumer: dict[str, Any]
+    consumer: dict[str, Any] = field(repr=False)
     """Settings for a consumer that reads what it is told to, and nothing else."""
 
     @property
