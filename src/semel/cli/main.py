@@ -79,7 +79,9 @@ def _run(options: argparse.Namespace) -> int:
     if getattr(options, "debug", False):
         import logging
 
-        logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
+        from semel.cli.log_lines import log_to_stderr
+
+        log_to_stderr(logging.DEBUG)
     try:
         code: int = options.run(options)
         return code

@@ -16,6 +16,7 @@ from semel.broker.broker import Broker
 from semel.broker.identity import WrongDirectory
 from semel.cli.contexts import FILE_VARIABLE
 from semel.cli.failures import Exit
+from semel.cli.log_lines import log_to_stderr
 from semel.config import ConfigError, load_config
 from semel.host.api import AlreadyLocked
 from semel.host.descriptors import raise_limit
@@ -32,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
     level = logging.getLevelNamesMapping().get(options.log_level.upper())
     if level is None:
         return _refuse(f"--log-level is {options.log_level!r}, it can be DEBUG, INFO, WARNING or ERROR")
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    log_to_stderr(level)
     # Where the contexts are is for the other commands, and no setting of a node.
     environ = {name: value for name, value in os.environ.items() if name != FILE_VARIABLE}
     try:

@@ -5,6 +5,7 @@ from concurrent.futures import BrokenExecutor
 
 from semel.config import BrokerConfig
 from semel.host.api import Disk, Jobs
+from semel.host.complaints import Complaints
 from semel.log.compaction import CompactionResult, CompactionTask, compact
 from semel.log.compaction_swap import clear_work, swap
 from semel.log.errors import Refused
@@ -65,13 +66,16 @@ def compaction_task(log: Log, first_dirty_offset: Offset, now_ms: int, config: B
     )
 
 
-async def run_compaction(disk: Disk, jobs: Jobs, log: Log, task: CompactionTask) -> CompactionResult | None:
+async def run_compaction(
+    disk: Disk, jobs: Jobs, log: Log, task: CompactionTask, complaints: Complaints | None = None
+) -> CompactionResult | None:
     """Compacts and swaps. None when the log was closed or cut meanwhile, or there was no room: nothing is changed."""
     try:
         result = await jobs.run(compact, disk, task)
     except (OSError, Refused, BrokenExecutor) as error:
         # Nothing in use was touched, and a full disk is no reason to stop: it is tried again.
-        logger.error("%s: not compacted this time: %s", log.directory, error)
+        complaints = complaints or Complaints(logger)
+        complaints.say("compaction", logging.ERROR, "%s: not compacted this time: %s", log.directory, error)
         clear_work(disk, log.directory)
         return None
     count = len(result.old_bases)

@@ -374,7 +374,7 @@ class LogStore:
             return
         logger.debug("%s: compacting what lies before offset %d", log.directory, task.end_offset)
         try:
-            result = await run_compaction(self.host.disk, self.host.jobs, log, task)
+            result = await run_compaction(self.host.disk, self.host.jobs, log, task, self._complaints)
         except CorruptSegment as damage:
             logger.error("%s: the log is not compacted any more until this is mended", damage)
             self._uncleanable.add(key)

@@ -134,7 +134,7 @@ class ClassicRequests:
         answer = group.wait_for_others(member)
         answer.add_done_callback(lambda _: self._rebalance.answered_or_gone(group, member, answer))
         self._rebalance.new_member_session(group, member)
-        self._rebalance.rebalance(group, f"{member_id} joins ({request.reason or 'no reason given'})")
+        self._rebalance.rebalance(group, f"{member_id!r} joins ({request.reason or 'no reason given'!r})")
         return answer
 
     def _join_again(
@@ -154,7 +154,7 @@ class ClassicRequests:
                     response.members = []
                 return _answered(response)
         answer = self._update(group, member, request, protocols)
-        self._rebalance.rebalance(group, f"{member_id} joins again ({request.reason or 'no reason given'})")
+        self._rebalance.rebalance(group, f"{member_id!r} joins again ({request.reason or 'no reason given'!r})")
         return answer
 
     def _update(
@@ -204,7 +204,7 @@ class ClassicRequests:
             answer.set_result(response)
         self._rebalance.replace_session(group, old_id, member)
         if not answer.done():
-            self._rebalance.rebalance(group, f"{request.group_instance_id} came back as {new_id}")
+            self._rebalance.rebalance(group, f"{request.group_instance_id!r} came back as {new_id!r}")
         return answer
 
     # -- SyncGroup

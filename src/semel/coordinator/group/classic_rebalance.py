@@ -104,7 +104,7 @@ class ClassicRebalance:
         member = group.members.get(member_id)
         # Who waits for others is answered and gets a new session when the wait is over.
         if member is not None and not group.is_waiting(member):
-            logger.info("%s has left %s: its session is over", member_id, group.group_id)
+            logger.info("%r has left %r: its session is over", member_id, group.group_id)
             self.remove_members(group, [member_id])
 
     def answered_or_gone(
@@ -112,7 +112,7 @@ class ClassicRebalance:
     ) -> None:
         """A new member whose connection ended before its answer was made holds nothing: nobody has to wait for it."""
         if answer.cancelled() and group.joining.get(member.member_id) is answer:
-            logger.info("%s has left %s: its connection ended while it joined", member.member_id, group.group_id)
+            logger.info("%r has left %r: its connection ended while it joined", member.member_id, group.group_id)
             self.remove_members(group, [member.member_id])
 
     def forget_pending(self, group: ClassicGroup, member_id: str) -> None:
@@ -135,7 +135,7 @@ class ClassicRebalance:
             member.answer_sync(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
             group.remove(member_id)
             self._end_session(group, member_id)
-        self.rebalance(group, f"{', '.join(member_ids)} left")
+        self.rebalance(group, f"{', '.join(map(repr, member_ids))} left")
 
     # -- the first half: joining
 
@@ -155,7 +155,7 @@ class ClassicRebalance:
         self._timers.cancel(("sync", group.group_id))
         group.is_initial = group.state is _S.EMPTY
         group.has_new_member = False
-        logger.info("%s rebalances after generation %d: %s", group.group_id, group.generation, reason)
+        logger.info("%r rebalances after generation %d: %s", group.group_id, group.generation, reason)
         group.move(Event.REBALANCE, self.clock.wall_ms())
         if group.is_initial:
             delay_ms = self.config.int("group.initial.rebalance.delay.ms")
@@ -188,7 +188,7 @@ class ClassicRebalance:
         self._timers.cancel(("join", group.group_id))
         absent = [one for one in group.members.values() if one.member_id not in group.joining]
         for member in [one for one in absent if one.instance_id is None]:
-            logger.info("%s has left %s: it did not join in time", member.member_id, group.group_id)
+            logger.info("%r has left %r: it did not join in time", member.member_id, group.group_id)
             group.remove(member.member_id)
             self._end_session(group, member.member_id)
         if group.members and not group.leader_among_joined():
@@ -199,7 +199,7 @@ class ClassicRebalance:
         if group.state is _S.EMPTY:
             self._store_empty(group)
             return
-        logger.info("%s has generation %d with %d members", group.group_id, group.generation, len(group.members))
+        logger.info("%r has generation %d with %d members", group.group_id, group.generation, len(group.members))
         for member in group.members.values():
             group.answer_join(member, group.join_response(member))
             member.is_new = False
@@ -213,7 +213,7 @@ class ClassicRebalance:
         try:
             self._shard.append([group_entry(group.group_id, group.as_record(group.since_ms))])
         except Refused as refusal:
-            logger.warning("that %s is empty could not be written: %s", group.group_id, refusal)
+            logger.warning("that %r is empty could not be written: %s", group.group_id, refusal)
 
     # -- the second half: the assignment
 

@@ -257,11 +257,11 @@ class ConsumerRequests:
         member = None if group is None else group.members.get(member_id)
         if group is None or member is None or (epoch is not None and member.epoch != epoch):
             return
-        logger.info("%s has left %s: %s is over", member_id, group_id, what)
+        logger.info("%r has left %r: %s is over", member_id, group_id, what)
         try:
             self._remove(group, member_id)
         except Refused as refusal:
-            logger.warning("%s could not be removed from %s: %s", member_id, group_id, refusal)
+            logger.warning("%r could not be removed from %r: %s", member_id, group_id, refusal)
             self._watch(group_id, member)
 
     def forget(self, group_id: str) -> None:

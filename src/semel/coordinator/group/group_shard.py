@@ -177,7 +177,7 @@ class GroupShard:
         if is_over:
             entries = [*entries, *self._removal(group_id)]
         if entries:
-            logger.info("%s: %d records of it have expired", group_id, len(entries))
+            logger.info("%r: %d records of it have expired", group_id, len(entries))
             self.shard.append(entries)
         if is_over:
             self._emptied.discard(group_id)

@@ -1,0 +1,53 @@
+"""What a node logs is one line for each record, whatever names and texts from outside it quotes.
+
+Control characters are escaped, so that a name can neither begin a line of its own nor speak to a terminal. A traceback
+follows its record on lines that begin with a bar.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from types import TracebackType
+
+_FORM = "%(asctime)s %(levelname)s %(name)s %(message)s"
+# All that ends a line or moves a cursor: C0, DEL, C1, the separators of lines and paragraphs, changes of direction, and
+# halves of surrogate pairs, which could not be written at all.
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_BAR = "  | "
+# A name may have 32,767 bytes, and a request many names.
+_LONGEST = 4096
+
+
+def one_line(text: str) -> str:
+    line = _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode(), text[:_LONGEST])
+    return line if len(text) <= _LONGEST else f"{line}... ({len(text)} characters)"
+
+
+class LineFormatter(logging.Formatter):
+    def __init__(self) -> None:
+        super().__init__(_FORM)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return one_line(super().formatMessage(record))
+
+    def formatException(
+        self,
+        ei: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None],
+    ) -> str:
+        return _barred(super().formatException(ei))
+
+    def formatStack(self, stack_info: str) -> str:
+        return _barred(stack_info)
+
+
+def _barred(text: str) -> str:
+    """A name in an exception may hold a line end: what follows it is a line of the traceback, and seen as such."""
+    return "\n".join(f"{_BAR}{one_line(line)}" for line in text.split("\n"))
+
+
+def log_to_stderr(level: int) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LineFormatter())
+    logging.basicConfig(level=level, handlers=[handler])
