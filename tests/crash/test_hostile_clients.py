@@ -27,7 +27,10 @@ from semel.wire.schema import Request
 from semel.wire.spec.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from semel.wire.spec.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from semel.wire.spec.create_topics import CreatableTopic, CreateTopicsRequest
+from semel.wire.spec.find_coordinator import FindCoordinatorRequest
 from semel.wire.spec.init_producer_id import InitProducerIdRequest
+from semel.wire.spec.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from semel.wire.spec.leave_group import LeaveGroupRequest, LeavingMember
 from semel.wire.spec.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from semel.wire.spec.metadata import MetadataRequest, MetadataRequestTopic
 
@@ -296,3 +299,28 @@ def test_thousands_of_mutated_requests_are_refused_or_answered(brokers: Brokers)
                 client = RawClient(broker.port, timeout_s=0.5)
         client.close()
     assert broker.resident_bytes() < 250 << 20
+
+
+def test_names_from_outside_forge_no_lines_in_the_log(brokers: Brokers) -> None:
+    broker = brokers.start(flush="os")
+    forged = "x\n2026-01-01 00:00:00,000 CRITICAL semel forged\r\x1b[31m"
+    with RawClient(broker.port) as client:
+        client.call_any(FindCoordinatorRequest(key=forged, key_type=0), 3)
+        request = JoinGroupRequest(
+            group_id=forged,
+            session_timeout_ms=6000,
+            rebalance_timeout_ms=6000,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+        )
+        client.socket.sendall(request_bytes(request, 3, 1, forged))
+        client.read_frame()
+        leaving = LeaveGroupRequest(group_id=forged, members=[LeavingMember(member_id=forged)])
+        client.call_any(leaving, 5)
+        client.call_any(InitProducerIdRequest(transactional_id=forged, transaction_timeout_ms=60_000), 4)
+    assert broker.stop() == 0
+    log = broker.log()
+    assert "forged" in log
+    assert "\x1b" not in log
+    assert "\r" not in log
+    assert not [line for line in log.split("\n") if line.startswith("2026-01-01 00:00:00,000 CRITICAL")]

@@ -58,7 +58,9 @@ NODE = [
 ]
 
 CONNECTIONS = [
-    Setting("max.connections", INT, INT_MAX, "How many connections this node accepts; further ones are closed.",
+    Setting("max.connections", INT, INT_MAX,
+            "How many connections this node accepts; further ones are closed, and idle ones already when connections "
+            "take half of the descriptors that the process may have (ulimit -n).",
             minimum=0, needs_restart=False),
     Setting("max.connections.per.ip", INT, INT_MAX, "How many connections this node accepts from one address.",
             minimum=0, needs_restart=False),
@@ -72,8 +74,9 @@ CONNECTIONS = [
     Setting("sasl.server.max.receive.size", INT, 512 * 1024,
             "The largest request on a connection that has yet to authenticate.", minimum=1),
     Setting("queued.max.request.bytes", LONG, 256 * MEBIBYTE,
-            "How many bytes of requests this node holds in memory at once, over all connections; past that it stops "
-            "reading until some are answered, and -1 sets no limit.",
+            "How many bytes of requests this node holds in memory at once, over all connections, as they really come; "
+            "past that it stops reading until some are answered, and closes connections whose request does not come "
+            "on; -1 sets no limit.",
             minimum=1, also=-1, kafka_default="-1"),
     Setting("max.incremental.fetch.session.cache.slots", INT, 1000, "How many fetch sessions are kept.", minimum=0),
     Setting("fetch.max.bytes", INT, 55 * MEBIBYTE,

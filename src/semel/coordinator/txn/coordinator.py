@@ -34,6 +34,7 @@ from semel.coordinator.txn.state import TransactionState
 from semel.coordinator.txn.transactions import TopicPartition, Transaction, Transactions, entry, tombstone
 from semel.host.aging import AgingClock
 from semel.host.api import Clock
+from semel.host.complaints import Complaints
 from semel.log.errors import Refused
 from semel.log.types import Epoch, ProducerId
 from semel.replication.partition import Partition
@@ -73,6 +74,7 @@ class TransactionCoordinator:
         # The same for offsets, which may go over another one: to the coordinator of the group.
         self._offset_connections: dict[str, int] = {}
         self._upkeep: list[asyncio.Task[None]] = []
+        self._complaints = Complaints(logger)
 
     # -- the producer
 
@@ -320,11 +322,8 @@ class TransactionCoordinator:
                 # Its shard is not here, or is being loaded: whoever loads it sets the deadline anew.
                 self._deadlines_ms.pop(transactional_id, None)
                 continue
-            logger.warning(
-                "aborting the transaction of %.100r: it took longer than %d ms",
-                transactional_id,
-                transaction.timeout_ms,
-            )
+            text = "aborting the transaction of %.100r: it took longer than %d ms"
+            self._complaints.say("overdue", logging.WARNING, text, transactional_id, transaction.timeout_ms)
             self._prepare(shard, ended_by_coordinator(transaction, self._clock.wall_ms(), timed_out=True))
 
     def remove_expired(self) -> None:
@@ -390,10 +389,12 @@ def _append(shard: Shard[Transactions], decided: Transaction) -> None:
 
 
 async def _every(interval_s: float, work: Callable[[], None]) -> None:
+    complaints = Complaints(logger)
     while True:
         await asyncio.sleep(interval_s)
         try:
             work()
         except Refused as refusal:
             # A full disk, for one. It is tried again: this is what ends transactions that nobody else ends.
-            logger.error("the upkeep of transactions is tried again in %.0f s: %s", interval_s, refusal)
+            text = "the upkeep of transactions is tried again in %.0f s: %s"
+            complaints.say("upkeep", logging.ERROR, text, interval_s, refusal)
