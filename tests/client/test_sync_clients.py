@@ -10,26 +10,13 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
+from sync_reading import read_all
 
 import semel
 import semel.sync
 from semel import errors
 from semel.client.admin.values import NewTopic
 from semel.sync import loop_thread
-
-
-def read_all(address: str, topic: str, count: int, **settings: object) -> list[semel.Message]:
-    with semel.sync.Consumer(bootstrap_servers=address, **settings) as consumer:
-        partitions = consumer.partitions_for_topic(topic)
-        assert partitions is not None
-        consumer.assign([semel.TopicPartition(topic, number) for number in sorted(partitions)])
-        consumer.seek_to_beginning()
-        found: list[semel.Message] = []
-        while len(found) < count:
-            batch = consumer.poll(timeout_ms=5000)
-            assert batch, f"only {len(found)} of {count} records came"
-            found += [message for messages in batch.values() for message in messages]
-        return found
 
 
 def test_what_is_sent_is_read_in_order(address: str, topic: str) -> None:
@@ -95,7 +82,7 @@ def test_a_record_that_could_not_be_taken_fails_its_transaction(
     with semel.sync.Producer(bootstrap_servers=address, transactional_id=unique("id")) as producer:
         producer.begin()
         producer.send(topic, b"good", partition=0)
-        delivery = producer.send(topic, 12.5, partition=0)
+        delivery = producer.send(topic, b"nowhere to go", partition=77)
         with pytest.raises(errors.BadRecord):
             producer.commit()
         assert isinstance(delivery.exception(), errors.BadRecord)

@@ -118,6 +118,14 @@ class Cluster:
             return NO_NODE
         return partition.leader_id
 
+    def why_out_of_reach(self, topic: str, index: int) -> str | None:
+        """Why a partition's leader cannot be asked; None if it can."""
+        leader_id = self.leader_of(topic, index)
+        if leader_id == NO_NODE:
+            return "no leader is known for it"
+        problem = self.nodes.problem(leader_id)
+        return None if problem is None else f"its leader, node {leader_id}: {problem.text}"
+
     def learn_leader(self, topic: str, index: int, leader_id: int, leader_epoch: int, nodes: Iterable[Node]) -> bool:
         """A broker has named a newer leader along with its refusal (KIP-951). Whether that was news."""
         known = self.view.topics.get(topic)

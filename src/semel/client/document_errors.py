@@ -16,6 +16,7 @@ from semel.client.errors import (
     code_text,
     error_for,
 )
+from semel.client.producer.refusals import WRITTEN
 from semel.wire.errors import ErrorCode
 
 OPENING = """\
@@ -62,7 +63,10 @@ def _lines() -> Iterator[str]:
     for code in ErrorCode:
         if code is not ErrorCode.NONE:
             text = code_text(code).partition(": ")[2].replace("|", "\\|")
-            yield f"| {int(code)} {code.name} | {text} | `{type(error_for(code, '')).__name__}` |"
+            becomes = f"`{type(error_for(code, '')).__name__}`"
+            if code in WRITTEN:
+                becomes = "no error: the record counts as written"
+            yield f"| {int(code)} {code.name} | {text} | {becomes} |"
 
 
 if __name__ == "__main__":

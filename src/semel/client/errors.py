@@ -16,8 +16,11 @@ class SemelError(Exception):
     """Any error of the client. `text` is without the advice; `code` is the broker's error code, if it gave one."""
 
     advice = ""
+    """What to do next. An error that tells of another one may have the advice of that."""
 
-    def __init__(self, text: str, *, code: int | None = None) -> None:
+    def __init__(self, text: str, *, code: int | None = None, advice: str | None = None) -> None:
+        if advice is not None:
+            self.advice = advice
         super().__init__(f"{text} ({self.advice})" if self.advice else text)
         self.text = text
         self.code = code
@@ -111,11 +114,18 @@ class UnknownTopic(RetriableError):
     advice = "create the topic, or check its name"
 
 
+class StorageFailed(RetriableError):
+    """The broker could not write to its disk, or read from it: most often the disk is full. The text says more."""
+
+    advice = "free space on the broker's disk, or see the broker's log for what is wrong with it; then try again"
+
+
 # -- the producer
 
 
 class DeliveryTimedOut(TimedOut):
-    """`delivery.timeout.ms` has passed. If the record was sent before, it may have been written, or not."""
+    """`delivery.timeout.ms` has passed; the text says why the last attempt failed. If the record was sent before, it
+    may have been written, or not."""
 
 
 class ProducerFenced(RestartProducerError):
@@ -271,6 +281,7 @@ _CLASSES: dict[int, type[SemelError]] = {
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: NotAuthorised,
     ErrorCode.SASL_AUTHENTICATION_FAILED: AuthenticationFailed,
     ErrorCode.UNSUPPORTED_VERSION: UnsupportedByBroker,
+    ErrorCode.KAFKA_STORAGE_ERROR: StorageFailed,
     ErrorCode.REQUEST_TIMED_OUT: TimedOut,
     ErrorCode.NETWORK_EXCEPTION: Disconnected,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: UnknownTopic,

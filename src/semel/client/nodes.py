@@ -26,6 +26,7 @@ class _Peer:
         self.connection: Connection | None = None
         self.attempt: asyncio.Task[Connection] | None = None
         self.failures = 0
+        self.problem: SemelError | None = None  # of the last attempt to connect
         self.not_before_s = 0.0
         self.used_s = 0.0
 
@@ -70,6 +71,11 @@ class Nodes:
             return connection
         self._attempt(node_id, peer)
         return None
+
+    def problem(self, node_id: int) -> SemelError | None:
+        """Why the node could not be connected to the last time; None while it is, or was never tried."""
+        peer = self._peers.get(node_id)
+        return None if peer is None else peer.problem
 
     async def connect(self, node_id: int) -> Connection:
         """Waits for a connection; raises Disconnected when the attempt that runs or begins now fails."""
@@ -134,6 +140,7 @@ class Nodes:
                 raise Disconnected(f"the connection to node {node_id} ended at once")
         except SemelError as error:
             peer.failures += 1
+            peer.problem = error
             # A refused login is worth a long pause: trying again soon locks accounts.
             pause = 30 if isinstance(error, AuthenticationFailed) else peer.failures
             peer.not_before_s = loop.time() + self._backoff.delay_s(pause)
@@ -146,6 +153,7 @@ class Nodes:
             raise Disconnected(f"node {node_id} is not part of the cluster any more")
         peer.connection = connection
         peer.failures = 0
+        peer.problem = None
         peer.used_s = loop.time()
         if self._sweeper is None:
             self._sweeper = loop.call_later(self._idle_s, self._sweep)

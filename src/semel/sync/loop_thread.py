@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine
@@ -17,6 +18,8 @@ from semel.client.errors import IllegalState
 
 T = TypeVar("T")
 P = ParamSpec("P")
+
+logger = logging.getLogger("semel.client")
 
 _EXIT_TIMEOUT_S = 5.0
 
@@ -90,7 +93,10 @@ os.register_at_fork(after_in_child=_forget_after_fork)
 def _close_all() -> None:
     """A program that ends without closing still delivers what it has sent, and leaves its groups."""
     for face in list(_open):
-        face.close(_EXIT_TIMEOUT_S)
+        try:
+            face.close(_EXIT_TIMEOUT_S)
+        except Exception as error:
+            logger.error("a %s that was still open at the end of the program: %s", type(face).__name__.lower(), error)
 
 
 class Startable(Protocol):
@@ -140,17 +146,17 @@ class Face(Generic[C]):
         """Ends it; calling it again does nothing."""
         self._end(self._close, timeout_s)
 
-    def _end(self, close: Callable[[float | None], Coroutine[Any, Any, None]], timeout_s: float | None) -> None:
+    def _end(self, close: Callable[[float | None], Coroutine[Any, Any, T]], timeout_s: float | None) -> T | None:
         if not self._is_open or self._process_id != os.getpid():
-            return
+            return None
         self._is_open = False
         _open.discard(self)
         try:
-            self._thread.run(close(timeout_s))
+            return self._thread.run(close(timeout_s))
         finally:
             _give_back(self._thread)
 
-    async def _close(self, timeout_s: float | None) -> None:
+    async def _close(self, timeout_s: float | None) -> Any:
         raise NotImplementedError
 
     def __enter__(self) -> Self:

@@ -1,14 +1,17 @@
 """The blocking producer. `send` hands a record to the loop's thread without waiting for it: a crossing of threads per
-record would cost more than everything else. Order is kept; every other call first lets through what was sent before."""
+record would cost more than everything else. What is wrong with the record itself is found before that, in the caller's
+thread. Order is kept; every other call first lets through what was sent before."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from semel.client.errors import SemelError, TimedOut
@@ -16,6 +19,8 @@ from semel.client.metadata import TopicPartition
 from semel.client.producer import producer as asynchronous
 from semel.client.producer.batch import Delivery as CoreDelivery
 from semel.client.producer.columns import Columns, Written
+from semel.client.producer.record_input import check_partition
+from semel.client.producer.unseen import Unseen, UnseenFailures, raise_or_note
 from semel.client.values import GroupIdentity, Headers, OffsetAndMetadata, RecordMetadata
 from semel.sync.loop_thread import Face, blocking
 
@@ -27,14 +32,21 @@ _MOST_WAITING = 10_000
 """Records that were handed over but not taken yet; `send` waits while there are more."""
 
 
+class _Waiter(threading.Event):
+    """Threads that wait for the fate of a record."""
+
+    count = 0
+
+
 class Delivery:
     """The fate of one record, for another thread than the loop's."""
 
-    __slots__ = ("_callback", "_outcome", "_waiter")
+    __slots__ = ("_callback", "_outcome", "_unseen", "_waiter")
 
     def __init__(self, callback: Callable[[Delivery], object] | None) -> None:
         self._outcome: RecordMetadata | SemelError | None = None
-        self._waiter: threading.Event | None = None
+        self._unseen: Unseen | None = None
+        self._waiter: _Waiter | None = None
         self._callback = callback
 
     def done(self) -> bool:
@@ -53,20 +65,35 @@ class Delivery:
 
     def _wait(self, timeout_s: float | None) -> RecordMetadata | SemelError:
         if self._outcome is None:
-            with _waiters:
-                waiter = self._waiter
-                if waiter is None and self._outcome is None:
-                    waiter = self._waiter = threading.Event()
-            if waiter is not None:
-                waiter.wait(timeout_s)
+            self._wait_for_outcome(timeout_s)
         if self._outcome is None:
             raise TimedOut(f"the record was not delivered within {timeout_s} s")
+        if self._unseen is not None:
+            with _waiters:
+                unseen, self._unseen = self._unseen, None
+            if unseen is not None:
+                unseen.see()
         return self._outcome
 
-    def _settle(self, outcome: RecordMetadata | SemelError) -> None:
+    def _wait_for_outcome(self, timeout_s: float | None) -> None:
+        with _waiters:
+            if self._outcome is not None:
+                return
+            waiter = self._waiter = self._waiter or _Waiter()
+            waiter.count += 1
+        try:
+            waiter.wait(timeout_s)
+        finally:
+            with _waiters:
+                waiter.count -= 1
+
+    def _settle(self, outcome: RecordMetadata | SemelError, failures: UnseenFailures) -> None:
         with _waiters:
             self._outcome = outcome
             waiter = self._waiter
+            is_watched = self._callback is not None or (waiter is not None and waiter.count > 0)
+            if isinstance(outcome, SemelError) and not is_watched:
+                self._unseen = failures.add(outcome, 1)
         if waiter is not None:
             waiter.set()
         if self._callback is not None:
@@ -99,11 +126,18 @@ class Producer(Face[asynchronous.Producer]):
         headers: Headers | None = None,
         on_delivery: Callable[[Delivery], object] | None = None,
     ) -> Delivery:
-        """Takes a record for sending. What is wrong with it is told by its Delivery, and in a transaction by `commit`.
-        `on_delivery` is called on the loop's thread: it must not block."""
+        """Takes a record for sending; raises BadRecord for one that no broker could take. What fails later is raised
+        by `flush`, `commit` and `close`, unless its Delivery was asked or has a callback. `on_delivery` is called on
+        the loop's thread: it must not block."""
         self._check()
+        core = self._core
+        record = None
+        if headers is not None or timestamp_ms is not None or not core.is_ordinary(topic, value, key):
+            record = core.judge(topic, value, key, partition, timestamp_ms, headers)
+        if partition is not None:
+            check_partition(partition)
         delivery = Delivery(on_delivery)
-        self._inbox.append((topic, value, key, partition, timestamp_ms, headers, delivery))
+        self._inbox.append((topic, value, key, partition, record, delivery))
         if not self._is_pumping:
             self._is_pumping = True
             self._thread.loop.call_soon_threadsafe(self._start_pump)
@@ -119,19 +153,20 @@ class Producer(Face[asynchronous.Producer]):
     async def _pump(self) -> None:
         """On the loop: takes records in order. Ends when none is left; `send` starts it again."""
         inbox = self._inbox
-        send = self._core.send
+        send, take, unseen = self._core.send, self._core.take, self._core.unseen
         while True:
             while inbox:
-                topic, value, key, partition, timestamp_ms, headers, delivery = inbox.popleft()
+                topic, value, key, partition, record, delivery = inbox.popleft()
                 try:
-                    core = await send(
-                        topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
-                    )
+                    if record is None:
+                        core = await send(topic, value, key, partition=partition)
+                    else:
+                        core = await take(record)
                 except SemelError as error:
                     self._core.refuse(error)
-                    delivery._settle(error)
+                    delivery._settle(error, unseen)
                     continue
-                core.add_done_callback(_Settle(delivery))
+                core.add_done_callback(_Settle(delivery, unseen))
                 if not self._has_room.is_set() and len(inbox) < _MOST_WAITING // 2:
                     self._has_room.set()
             self._has_room.set()
@@ -153,9 +188,19 @@ class Producer(Face[asynchronous.Producer]):
         await self._caught_up()
         return await coroutine
 
-    async def _close(self, timeout_s: float | None) -> None:
+    def close(self, timeout_s: float | None = None) -> None:
+        """Delivers what was sent, aborts a transaction that is open, and ends. Then raises the first failure that the
+        program has not seen; an exception that is being handled gets a note instead."""
+        raise_or_note(self._end(self._close, timeout_s), sys.exception())
+
+    async def _close(self, timeout_s: float | None) -> SemelError | None:
         await self._caught_up()
-        await self._core.close(timeout_s)
+        return await self._core.end(timeout_s)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        raise_or_note(self._end(self._close, None), error)
 
     def send_and_wait(self, topic: str, value: Any = None, key: Any = None, **rest: Any) -> RecordMetadata:
         """Sends one record and returns where it was written."""
@@ -207,13 +252,14 @@ class Producer(Face[asynchronous.Producer]):
 class _Settle:
     """A delivery of the core settles one of ours."""
 
-    __slots__ = ("_delivery",)
+    __slots__ = ("_delivery", "_unseen")
 
-    def __init__(self, delivery: Delivery) -> None:
+    def __init__(self, delivery: Delivery, unseen: UnseenFailures) -> None:
         self._delivery = delivery
+        self._unseen = unseen
 
     def __call__(self, core: CoreDelivery) -> None:
-        self._delivery._settle(core.exception() or core.result())
+        self._delivery._settle(core.exception() or core.result(), self._unseen)
 
 
 async def _left(block: Any, error: BaseException) -> None:

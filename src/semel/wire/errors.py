@@ -99,7 +99,7 @@ class ErrorCode(IntEnum):
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53, GIVE_UP, "not allowed to use the transactional id"
     SECURITY_DISABLED = 54, GIVE_UP, "security is switched off"
     OPERATION_NOT_ATTEMPTED = 55, GIVE_UP, "another part of the same request failed, this one was not tried"
-    KAFKA_STORAGE_ERROR = 56, RETRY, "the disk refused to read or write the log"
+    KAFKA_STORAGE_ERROR = 56, RETRY, "the broker could not read or write its log: its disk may be full or broken"
     LOG_DIR_NOT_FOUND = 57, GIVE_UP, "the broker has no such log directory"
     SASL_AUTHENTICATION_FAILED = 58, GIVE_UP, "authentication failed"
     UNKNOWN_PRODUCER_ID = 59, GIVE_UP, "the partition knows nothing of this producer id"

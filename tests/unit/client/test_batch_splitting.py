@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scripted_broker import Asked, ScriptedCluster, scripted
-from semel.client.errors import BadRecord, RecordTooLarge
+from semel.client.errors import BadRecord, OutOfOrderSequence, RecordTooLarge
 from semel.client.producer.batch import Delivery
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.init_producer_id import InitProducerIdRequest
@@ -107,7 +107,8 @@ async def test_a_single_record_that_is_too_large_fails_and_those_behind_it_are_w
     async with cluster.producer(linger_ms=10) as producer:
         cluster.rules[ProduceRequest] = rule
         deliveries = [await producer.send("t", value) for value in (b"0", b"1", b"large", b"3", b"4")]
-        await producer.flush()
+        with pytest.raises(RecordTooLarge):
+            await producer.flush()
         assert [delivery.exception() is None for delivery in deliveries] == [True, True, False, True, True]
         assert isinstance(deliveries[2].exception(), RecordTooLarge)
         assert producer._accumulator.used_bytes == 0
@@ -139,7 +140,8 @@ async def test_the_halves_of_a_batch_in_doubt_are_in_doubt(cluster: ScriptedClus
         whole.cut()
         (await cluster.next(ProduceRequest)).refuse(ErrorCode.MESSAGE_TOO_LARGE)
         cluster.release(ProduceRequest)
-        await producer.flush()
+        with pytest.raises(OutOfOrderSequence, match="1 other record was not delivered"):
+            await producer.flush()
         assert [delivery.exception() is None for delivery in deliveries] == [False, False]
         await producer.send_and_wait("t", b"3")
     assert cluster.logs("t") == [b"0", b"1", b"2", b"3"]

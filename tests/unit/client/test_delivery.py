@@ -8,7 +8,15 @@ import pytest
 from producer_steps import ONE_RECORD_EACH
 
 from scripted_broker import Asked, ScriptedCluster, scripted
-from semel.client.errors import BadRecord, Closed, DeliveryTimedOut, RefusedWithOthers, SemelError, TimedOut
+from semel.client.errors import (
+    BadRecord,
+    Closed,
+    DeliveryTimedOut,
+    RefusedWithOthers,
+    RetriableError,
+    SemelError,
+    TimedOut,
+)
 from semel.client.producer.batch import Delivery
 from semel.client.values import CREATE_TIME, LOG_APPEND_TIME, RecordMetadata
 from semel.wire.errors import ErrorCode
@@ -219,12 +227,13 @@ async def test_a_flush_with_a_time_limit_gives_up_and_the_records_go_on(cluster:
 
 
 @scripted()
-async def test_a_flush_waits_for_retries_and_does_not_raise_their_failures(cluster: ScriptedCluster) -> None:
+async def test_a_flush_waits_for_retries_and_raises_their_failures_once(cluster: ScriptedCluster) -> None:
     cluster.topic("t")
     async with cluster.producer(retries=1) as producer:
         cluster.rules[ProduceRequest] = lambda asked: asked.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)  # type: ignore[func-returns-value]
         delivery = await producer.send("t", b"x")
-        await producer.flush()
+        with pytest.raises(RetriableError, match="NOT_ENOUGH_REPLICAS"):
+            await producer.flush()
         assert delivery.exception() is not None
         await producer.flush()
 
@@ -272,7 +281,8 @@ async def test_closing_at_once_is_possible(cluster: ScriptedCluster) -> None:
     await producer.start()
     cluster.hold(ProduceRequest)
     delivery = await producer.send("t", b"x")
-    await producer.close(timeout_s=0)
+    with pytest.raises(Closed):
+        await producer.close(timeout_s=0)
     assert cluster.loop.time() < 0.1
     assert isinstance(delivery.exception(), Closed)
 
@@ -305,7 +315,8 @@ async def test_closing_while_the_cluster_is_gone_ends_at_the_deadline(cluster: S
     cluster.node(1).stop()
     delivery = await producer.send("t", b"2")
     await asyncio.sleep(1)
-    await producer.close(timeout_s=5)
+    with pytest.raises(Closed):
+        await producer.close(timeout_s=5)
     assert isinstance(delivery.exception(), Closed)
     assert cluster.loop.time() == pytest.approx(6, abs=0.01)
 
@@ -317,7 +328,8 @@ async def test_closing_without_a_deadline_takes_no_longer_than_a_delivery_may(cl
     producer = cluster.producer(delivery_timeout_ms=40_000)
     await producer.start()
     delivery = await producer.send("t", b"2")
-    await producer.close()
+    with pytest.raises((Closed, DeliveryTimedOut)):
+        await producer.close()
     assert isinstance(delivery.exception(), Closed | DeliveryTimedOut)
     assert cluster.loop.time() == pytest.approx(40, abs=0.1)
 

@@ -131,7 +131,8 @@ async def test_a_send_that_waits_when_the_producer_is_closed_is_told_so(cluster:
     await producer.send("t", b"x" * 700)
     waiting = asyncio.create_task(producer.send("t", b"y" * 700))
     await asyncio.sleep(1)
-    await producer.close(timeout_s=2)
+    with pytest.raises(Closed, match="before the record was delivered"):
+        await producer.close(timeout_s=2)
     with pytest.raises(Closed):
         await waiting
 
@@ -196,7 +197,8 @@ async def test_while_it_closes_a_producer_takes_nothing_more(cluster: ScriptedCl
     await asyncio.sleep(1)
     with pytest.raises(Closed):
         await producer.send("t", b"2")
-    await closing
+    with pytest.raises(Closed, match="before the record was delivered"):
+        await closing
     assert taken._batch.count == 1
 
 

@@ -8,7 +8,7 @@ import pytest
 from producer_steps import IMPATIENT, fate, fates, refusing, sent_each
 
 from scripted_broker import Asked, ScriptedCluster, scripted
-from semel.client.errors import DeliveryTimedOut
+from semel.client.errors import DeliveryTimedOut, StorageFailed
 from semel.client.producer.batch import Delivery
 from semel.client.producer.producer import Producer
 from semel.wire.errors import ErrorCode
@@ -38,6 +38,58 @@ async def test_a_batch_that_expires_unsent_leaves_no_gap(cluster: ScriptedCluste
         with pytest.raises(DeliveryTimedOut, match="it was not written"):
             await unsent
         assert cluster.loop.time() - began_s == pytest.approx(8, abs=0.01)
+
+
+@scripted()
+async def test_a_batch_whose_time_is_over_tells_why_its_last_attempt_failed(cluster: ScriptedCluster) -> None:
+    cluster.topic("t")
+    async with cluster.producer(**IMPATIENT) as producer:
+        why = "2 of 3 replicas are in sync"
+        cluster.rules[ProduceRequest] = refusing(ErrorCode.NOT_ENOUGH_REPLICAS, 1000, error_message=why)
+        with pytest.raises(DeliveryTimedOut, match=f"the last attempt: t-0: NOT_ENOUGH_REPLICAS: .*: {why}") as raised:
+            await producer.send_and_wait("t", b"1")
+        assert raised.value.code == ErrorCode.NOT_ENOUGH_REPLICAS
+        cluster.hold(ProduceRequest)
+        delivery = await producer.send("t", b"2")
+        (await cluster.next(ProduceRequest)).cut()
+        cluster.rules[ProduceRequest] = lambda asked: asked.cut()  # type: ignore[func-returns-value]
+        with pytest.raises(DeliveryTimedOut, match=r"may have been written; the last attempt: .*connection"):
+            await delivery
+
+
+@scripted()
+async def test_a_batch_that_was_never_sent_tells_why_its_leader_could_not_be_reached(cluster: ScriptedCluster) -> None:
+    cluster.topic("t")
+    topic = cluster.topic("u")
+    async with cluster.producer(**IMPATIENT) as producer:
+        await producer.send_and_wait("t", b"0")
+        await producer.send_and_wait("u", b"0")
+        topic.move(0, -1)
+        await producer._cluster.refresh()
+        without_leader = await producer.send("u", b"1")
+        await asyncio.sleep(1)
+        cluster.node(1).stop()
+        await cluster.settle()
+        unreachable = await producer.send("t", b"1")
+        with pytest.raises(DeliveryTimedOut, match=r"u-0: .*it was not written; no leader is known for it"):
+            await without_leader
+        with pytest.raises(DeliveryTimedOut, match=r"its leader, node 1: cannot connect to broker1:9092"):
+            await unreachable
+
+
+@scripted()
+async def test_a_full_disk_of_the_broker_is_told_with_what_to_do(cluster: ScriptedCluster) -> None:
+    cluster.topic("t")
+    full = refusing(
+        ErrorCode.KAFKA_STORAGE_ERROR, 1000, error_message="the disk refused the write: No space left on device"
+    )
+    cluster.rules[ProduceRequest] = full
+    async with cluster.producer(**IMPATIENT) as producer:
+        with pytest.raises(DeliveryTimedOut, match=r"No space left on device .free space on the broker's disk"):
+            await producer.send_and_wait("t", b"1")
+    async with cluster.producer(retries=1) as producer:
+        with pytest.raises(StorageFailed, match="No space left on device"):
+            await producer.send_and_wait("t", b"1")
 
 
 @scripted()

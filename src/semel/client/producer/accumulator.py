@@ -14,6 +14,7 @@ from semel.client.errors import BufferFull, Closed, RecordTooLarge, SemelError
 from semel.client.producer.batch import RECORD_OVERHEAD_BYTES, ProducerBatch
 from semel.client.producer.lane import Lane
 from semel.client.producer.settings import ProducerSettings
+from semel.client.producer.unseen import UnseenFailures
 from semel.records.batch import HEADER_BYTES
 
 _LARGEST_OVERHEAD_BYTES = HEADER_BYTES + 32
@@ -30,9 +31,13 @@ class Accumulator:
         """Batches that are neither written nor failed."""
         self.awaited: Callable[[], None] | None = None
         """Called when somebody begins to wait for a batch."""
+        self.unseen = UnseenFailures()
+        """Failures that nobody has looked at."""
         self._batch_bytes = min(settings.batch_size, settings.max_request_size)
         self._limit_bytes = settings.buffer_memory
         self.max_record_bytes = min(settings.max_request_size, settings.buffer_memory)
+        self.max_content_bytes = self.max_record_bytes - RECORD_OVERHEAD_BYTES - _LARGEST_OVERHEAD_BYTES
+        """The most that key, value and headers of a record may have together."""
         self._max_block_s = settings.max_block_s
 
     @property
@@ -115,6 +120,7 @@ class Accumulator:
         self._add(lane, batch)
 
     def _add(self, lane: Lane, batch: ProducerBatch) -> None:
+        batch.unseen_failures = self.unseen
         lane.waiting.append(batch)
         self.active[lane] = None
         self.unfinished[batch] = None

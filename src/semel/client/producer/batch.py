@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, NamedTuple
 
-from semel.client.errors import SemelError, TransactionFailed
+from semel.client.errors import SemelError
+from semel.client.producer.unseen import Unseen, UnseenFailures
 from semel.client.values import CREATE_TIME, LOG_APPEND_TIME, RecordMetadata
 from semel.records import kernel
 from semel.records.batch import HEADER_BYTES, TRANSACTIONAL_BIT, set_producer
@@ -35,6 +36,8 @@ class Identity(NamedTuple):
 
 
 NOBODY = Identity(-1, -1)
+_NONE_SEEN: set[int] = set()
+"""Shared by all batches and never changed: a set of its own has only a batch that somebody looks at."""
 
 
 class RecordErrors(NamedTuple):
@@ -66,15 +69,20 @@ class ProducerBatch:
         "in_doubt",
         "is_full",
         "is_sealed",
+        "is_watched",
         "keys",
         "log_append_time_ms",
         "partition",
         "payload",
+        "problem",
         "record_errors",
         "room_bytes",
+        "seen",
         "size_bytes",
         "timestamps",
         "topic",
+        "unseen",
+        "unseen_failures",
         "values",
         "waiting",
     )
@@ -100,12 +108,17 @@ class ProducerBatch:
         self.done = False
         self.error: SemelError | None = None
         self.record_errors: RecordErrors | None = None  # beside `error`, if the broker said which records are to blame
+        self.problem: SemelError | None = None  # what the last attempt failed with
         self.base_offset = NO_OFFSET
         self.log_append_time_ms = -1
         self.halves: tuple[ProducerBatch, ProducerBatch] | None = None
         self.waiting: asyncio.Future[None] | None = None
         self.awaited: Callable[[], None] | None = None  # called when somebody begins to wait
         self.callbacks: list[tuple[Callable[[Any], object], Any]] | None = None
+        self.unseen_failures: UnseenFailures | None = None  # told of records that fail while nobody looks
+        self.unseen: Unseen | None = None  # as what they were counted there
+        self.seen: set[int] = _NONE_SEEN  # records that somebody waits for, or has seen fail
+        self.is_watched = False  # somebody waits for all of it
 
     def __repr__(self) -> str:
         return f"{self.count} records for {self.topic}-{self.partition} from sequence {self.base_sequence}"
@@ -225,14 +238,16 @@ class ProducerBatch:
         """Written, or failed. Once only: a later answer changes nothing."""
         if self.done:
             return
-        if error is not None and not isinstance(error, TransactionFailed):
-            logger.warning("%d records for %s-%d were not delivered: %s", self.count, self.topic, self.partition, error)
+        if error is not None:
+            logger.debug("%d records for %s-%d were not delivered: %s", self.count, self.topic, self.partition, error)
         self._end(error)
 
     def _end(self, error: SemelError | None) -> None:
         self.close()
         self.done = True
         self.error = error
+        if error is not None or self.halves is not None:
+            self._count_unseen()
         if self.waiting is not None and not self.waiting.done():
             self.waiting.set_result(None)
         callbacks, self.callbacks = self.callbacks, None
@@ -258,16 +273,87 @@ class ProducerBatch:
                     self.awaited()
             await asyncio.shield(self.waiting)  # one who gives up does not give up for the others
 
-    def error_of(self, index: int) -> SemelError | None:
+    # -- who has seen it fail
+
+    def watch(self, index: int) -> None:
+        """Somebody waits for this record, and will see how it ends."""
+        if self.seen is _NONE_SEEN:
+            self.seen = set()
+        self.seen.add(index)
+
+    def unwatch(self, index: int) -> None:
+        """Whoever waited for it has given up."""
+        self.seen.discard(index)
+        if self.done and self.unseen_failures is not None:
+            part, place = self._part_with(index)
+            error = part.error_at(place)
+            if error is not None:
+                part.unseen = self.unseen_failures.add(error, 1)
+
+    def watch_all(self) -> None:
+        self.is_watched = True
+
+    def unwatch_all(self) -> None:
+        self.is_watched = False
+        if self.done and self.unseen is None:
+            self._count_unseen()
+
+    def look(self, index: int) -> SemelError | None:
+        """Why a record failed, for a program that asks and so sees it; None if it did not."""
+        part, place = self._part_with(index)
+        if part.unseen is not None and index not in self.seen:
+            self.watch(index)
+            part.unseen.see()
+        return part.error_at(place)
+
+    def error_at(self, place: int) -> SemelError | None:
+        """Of a batch that ended as one."""
+        return self.error if self.record_errors is None else self.record_errors.of(place)
+
+    def look_at_all(self) -> SemelError | None:
+        self.unseen_failures = None  # nothing more is counted
+        if self.unseen is not None:
+            self.unseen.see(self.count)
+            self.unseen = None
+        return self.error
+
+    def _count_unseen(self) -> None:
+        failures = self.unseen_failures
+        if failures is None or self.is_watched:
+            return
+        called = {argument.index for _, argument in self.callbacks or () if isinstance(argument, Delivery)}
+        if called:
+            self.seen = self.seen | called
+        for start, part in self._parts(0):
+            if part.error is not None:
+                seen = sum(start <= index < start + part.count for index in self.seen)
+                if seen < part.count:
+                    named = part.record_errors.named if part.record_errors is not None else {}
+                    error = next(iter(named.values()), part.error)  # says more than that of the batch
+                    part.unseen = failures.add(error, part.count - seen)
+
+    def _parts(self, start: int) -> Iterator[tuple[int, ProducerBatch]]:
+        """What ends as one, and the index of its first record."""
         if self.halves is None:
-            return self.error if self.record_errors is None else self.record_errors.of(index)
+            yield start, self
+        else:
+            first, second = self.halves
+            yield from first._parts(start)
+            yield from second._parts(start + first.count)
+
+    def _part_with(self, index: int) -> tuple[ProducerBatch, int]:
+        """The part that a record is in, and its index there."""
+        if self.halves is None:
+            return self, index
         first, second = self.halves
-        return first.error_of(index) if index < first.count else second.error_of(index - first.count)
+        return first._part_with(index) if index < first.count else second._part_with(index - first.count)
+
+    # -- where it is
 
     def metadata(self, index: int) -> RecordMetadata:
         if self.halves is not None:
-            first, second = self.halves
-            return first.metadata(index) if index < first.count else second.metadata(index - first.count)
+            part, index = self._part_with(index)
+            return part.metadata(index)
         offset = self.base_offset if self.base_offset < 0 else self.base_offset + index
         if self.log_append_time_ms >= 0:
             return RecordMetadata(self.topic, self.partition, offset, self.log_append_time_ms, LOG_APPEND_TIME)
@@ -278,15 +364,21 @@ class ProducerBatch:
 class Delivery:
     """The fate of one record: `await` gives its RecordMetadata, or raises why it was not delivered."""
 
-    __slots__ = ("_batch", "_index")
+    __slots__ = ("_batch", "index")
 
     def __init__(self, batch: ProducerBatch, index: int) -> None:
         self._batch = batch
-        self._index = index
+        self.index = index
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        if not self._batch.done:
-            yield from self._batch.wait().__await__()
+        batch = self._batch
+        if not batch.done:
+            batch.watch(self.index)
+            try:
+                yield from batch.wait().__await__()
+            except BaseException:
+                batch.unwatch(self.index)
+                raise
         return self.result()
 
     def done(self) -> bool:
@@ -296,14 +388,16 @@ class Delivery:
         """Why it failed; None if it did not. InvalidStateError while it is not decided."""
         if not self._batch.done:
             raise asyncio.InvalidStateError("the record is not delivered yet")
-        return self._batch.error_of(self._index)
+        return self._batch.look(self.index)
 
     def result(self) -> RecordMetadata:
         error = self.exception()
         if error is not None:
             raise error
-        return self._batch.metadata(self._index)
+        return self._batch.metadata(self.index)
 
     def add_done_callback(self, callback: Callable[[Delivery], object]) -> None:
         """Called with this Delivery when it is decided, at once if it is already."""
+        if self._batch.done:
+            self._batch.look(self.index)
         self._batch.when_done(callback, self)

@@ -40,7 +40,14 @@ class ColumnsDelivery:
 
     async def _wait(self) -> list[Written]:
         for batch in self._batches:
-            await batch.wait()
+            batch.watch_all()
+        try:
+            for batch in self._batches:
+                await batch.wait()
+        except BaseException:
+            for batch in self._batches:
+                batch.unwatch_all()
+            raise
         return self.result()
 
     def done(self) -> bool:
@@ -49,7 +56,8 @@ class ColumnsDelivery:
     def exception(self) -> SemelError | None:
         if not self.done():
             raise asyncio.InvalidStateError("the rows are not delivered yet")
-        return next((batch.error for batch in self._batches if batch.error is not None), None)
+        errors = [batch.look_at_all() for batch in self._batches]
+        return next((error for error in errors if error is not None), None)
 
     def result(self) -> list[Written]:
         error = self.exception()

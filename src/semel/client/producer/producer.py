@@ -8,6 +8,7 @@ async with semel.Producer(bootstrap_servers="localhost:9092") as producer:
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
@@ -33,6 +34,7 @@ from semel.client.producer.lane import Lane
 from semel.client.producer.partitioner import TopicLanes
 from semel.client.producer.record_input import (
     MOST_TIMESTAMP_MS,
+    Record,
     as_bytes,
     check_timestamp,
     check_topic_name,
@@ -42,6 +44,7 @@ from semel.client.producer.record_input import (
 from semel.client.producer.sender import Sender
 from semel.client.producer.settings import ProducerSettings
 from semel.client.producer.transactions import Event, State, Transactions
+from semel.client.producer.unseen import UnseenFailures, raise_or_note
 from semel.client.settings import load
 from semel.client.values import GroupIdentity, Headers, OffsetAndMetadata, RecordMetadata
 from semel.host.api import Host
@@ -49,6 +52,8 @@ from semel.records.batch import read_header
 from semel.records.partitioning import partition_of_key
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
+
+_UNCOMMITTED = (State.OPEN, State.FAILED, State.ABORTING, State.BROKEN)
 
 
 class Producer:
@@ -97,21 +102,36 @@ class Producer:
 
     async def close(self, timeout_s: float | None = None) -> None:
         """Delivers what was sent, aborts a transaction that is open, and ends. What is not delivered within
-        `timeout_s` (by default delivery.timeout.ms) fails."""
+        `timeout_s` (by default delivery.timeout.ms) fails. Then raises the first failure that the program has not
+        seen; an exception that is being handled gets a note instead, so that a `finally` does not hide it."""
+        raise_or_note(await self.end(timeout_s), sys.exception())
+
+    async def end(self, timeout_s: float | None) -> SemelError | None:
+        """Closes, and returns what `close` raises."""
         if self._is_closed:
-            return
+            return None
         self._is_closed = True
         self._topics = {}
-        if self._is_started:
-            try:
-                async with asyncio.timeout(self.settings.delivery_timeout_s if timeout_s is None else timeout_s):
-                    await self._wind_up()
-            except (TimeoutError, SemelError):
-                pass
-            finally:
-                await self._shut_down()
-        if self._owns_host and self._host is not None:
-            self._host.close()
+        try:
+            return await self._end(timeout_s) if self._is_started else None
+        finally:
+            if self._owns_host and self._host is not None:
+                self._host.close()
+
+    async def _end(self, timeout_s: float | None) -> SemelError | None:
+        state = None if self._transactions is None else self._transactions.state
+        try:
+            async with asyncio.timeout(self.settings.delivery_timeout_s if timeout_s is None else timeout_s):
+                await self._wind_up()
+        except (TimeoutError, SemelError):
+            pass
+        except BaseException as error:
+            await self._shut_down()
+            raise_or_note(self._take_unseen(), error)
+            raise
+        await self._shut_down()
+        # What a transaction was to write is promised by its commit alone: one that was not committed has lost nothing.
+        return None if state in _UNCOMMITTED else self._take_unseen()
 
     stop = close
 
@@ -138,7 +158,7 @@ class Producer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        raise_or_note(await self.end(None), error)
 
     # -- sending
 
@@ -193,9 +213,9 @@ class Producer:
                 index = batch.count
                 batch.count = index + 1
                 return Delivery(batch, index)
-        return await self._send(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+        return await self.take(self.judge(topic, value, key, partition, timestamp_ms, headers), on_delivery)
 
-    async def _send(
+    def judge(
         self,
         topic: str,
         value: Any,
@@ -203,30 +223,35 @@ class Producer:
         partition: int | None,
         timestamp_ms: int | None,
         headers: Headers | None,
-        on_delivery: Callable[[Delivery], object] | None,
-    ) -> Delivery:
-        """Any record: serializers, partitioner, headers, a batch to be begun, memory to be waited for."""
+    ) -> Record:
+        """Raises BadRecord for what no broker could take, and what says that nothing can be sent now. Any thread may
+        call it: it changes nothing."""
         self._check_usable()
-        topic_lanes = self._topics.get(topic)
-        if topic_lanes is None:
-            topic_lanes = await self._lanes_of(topic)
-        lane: Lane | None = None
-        if self._choose is not None and partition is None:
-            lane = topic_lanes.chosen(self._choose, key, value)
-        key = as_bytes(serialized(self._serialize_key, key, "key"), "key")
-        value = as_bytes(serialized(self._serialize_value, value, "value"), "value")
+        check_topic_name(topic)
+        key_bytes = as_bytes(serialized(self._serialize_key, key, "key"), "key")
+        value_bytes = as_bytes(serialized(self._serialize_value, value, "value"), "value")
         header_bytes = encoded_headers(headers)
         if timestamp_ms is not None:
             check_timestamp(timestamp_ms)
+        size = self._accumulator.record_bytes(key_bytes, value_bytes, header_bytes)
+        return Record(topic, value_bytes, key_bytes, partition, timestamp_ms, header_bytes, size, value, key)
+
+    async def take(self, record: Record, on_delivery: Callable[[Delivery], object] | None = None) -> Delivery:
+        """Any record that was judged: partitioner, a batch to be begun, memory to be waited for."""
+        self._check_usable()
+        topic, value, key, partition, timestamp_ms, header_bytes, size, given_value, given_key = record
+        topic_lanes = self._topics.get(topic)
+        if topic_lanes is None:
+            topic_lanes = await self._lanes_of(topic)
         accumulator = self._accumulator
-        size = accumulator.record_bytes(key, value, header_bytes)
-        if lane is None:
-            if partition is not None:
-                lane = await self._numbered(topic_lanes, partition)
-            elif key is not None:
-                lane = topic_lanes.with_key(key)
-            else:
-                lane = topic_lanes.without_key(size, self.settings.batch_size)
+        if partition is not None:
+            lane = await self._numbered(topic_lanes, partition)
+        elif self._choose is not None:
+            lane = topic_lanes.chosen(self._choose, given_key, given_value)
+        elif key is not None:
+            lane = topic_lanes.with_key(key)
+        else:
+            lane = topic_lanes.without_key(size, self.settings.batch_size)
         if not accumulator.take_room(size):
             self._sender.wake()
             await accumulator.wait_for_room(size)
@@ -277,7 +302,9 @@ class Producer:
         return batch
 
     async def flush(self, timeout_s: float | None = None) -> None:
-        """Returns when every record sent so far is delivered or has failed. Raises TimedOut after `timeout_s`."""
+        """Returns when every record sent so far is delivered. Raises the first failure, with the count of the others,
+        unless the program has awaited or asked those deliveries, or given them a callback; TimedOut after
+        `timeout_s`."""
         self._check_started()
         try:
             async with asyncio.timeout(timeout_s):
@@ -286,6 +313,9 @@ class Producer:
             raise TimedOut(
                 f"{len(self._accumulator.unfinished)} batches were not delivered within {timeout_s} s"
             ) from None
+        lost = self._take_unseen()
+        if lost is not None:
+            raise lost
 
     async def _flush(self) -> None:
         self._sender.flushing += 1
@@ -294,6 +324,27 @@ class Producer:
             await self._accumulator.wait_for_all()
         finally:
             self._sender.flushing -= 1
+
+    @property
+    def unseen(self) -> UnseenFailures:
+        return self._accumulator.unseen
+
+    def _take_unseen(self) -> SemelError | None:
+        return self.unseen.take(None if self._transactions is None else self._transactions.refusal)
+
+    def is_ordinary(self, topic: Any, value: Any, key: Any) -> bool:
+        """Whether `judge` would find nothing wrong; it may also say no because it has not looked. Any thread may
+        ask."""
+        transactions = self._transactions
+        return (
+            type(value) is bytes
+            and (key is None or type(key) is bytes)
+            and type(topic) is str
+            and topic in self._topics
+            and self._is_plain
+            and (transactions is None or transactions.state is State.OPEN)
+            and len(value) + (0 if key is None else len(key)) <= self._accumulator.max_content_bytes
+        )
 
     async def partitions_for(self, topic: str) -> set[int]:
         self._check_started()
@@ -350,10 +401,11 @@ class Producer:
         """Returns when the transaction is committed. After a RetriableError the outcome is open: call it again."""
         transactions = self._transactional()
         async with self._ends:
-            transactions.move(Event.COMMIT)
-            await self._flush()
+            if transactions.refusal is None:
+                transactions.move(Event.COMMIT)
+                await self._flush()
             if transactions.refusal is not None:
-                raise transactions.refusal
+                raise self._take_unseen() or transactions.refusal
             await transactions.end(is_commit=True)
 
     async def abort(self) -> None:
@@ -369,6 +421,7 @@ class Producer:
         lanes = self._accumulator.lanes.values()
         if any(lane.gap is not None and lane.identity == transactions.identity for lane in lanes):
             transactions.require_new_epoch()
+        self.unseen.clear()  # nothing of it counts any more
         await transactions.end(is_commit=False)
 
     begin_transaction = begin

@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from semel.client.errors import BadRecord
 from semel.client.values import Headers
 from semel.records import kernel
+from semel.wire.topic_names import wrong_with_characters
 
 MOST_TIMESTAMP_MS = 2**63 - 1
+
+
+class Record(NamedTuple):
+    """A record in which nothing is wrong that can be seen without the cluster."""
+
+    topic: str
+    value: bytes | None
+    key: bytes | None
+    partition: int | None
+    timestamp_ms: int | None
+    headers: bytes | None
+    size: int
+    given_value: Any
+    """As the program gave it, for its own partitioner."""
+    given_key: Any
 
 
 def serialized(serialize: Callable[[Any], Any] | None, value: Any, what: str) -> Any:
@@ -47,14 +63,15 @@ def check_timestamp(timestamp_ms: Any) -> None:
 
 
 def check_topic_name(topic: Any) -> None:
-    """Only that it can be asked for: whether it is a good name is for the broker to say."""
-    if not isinstance(topic, str) or not topic or not _is_utf8(topic):
+    """Whether brokers take such a name at all."""
+    if not isinstance(topic, str) or not topic:
         raise BadRecord(f"a topic is named by a text, not by {topic!r}")
+    wrong = wrong_with_characters(topic)
+    if wrong is not None:
+        raise BadRecord(wrong)
 
 
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+def check_partition(partition: Any) -> None:
+    """Only that it can be one: how many there are is for the cluster to say."""
+    if partition is not None and (not isinstance(partition, int) or partition < 0):
+        raise BadRecord(f"a partition is a number from 0 on, not {partition!r}")

@@ -7,6 +7,9 @@ from semel.client.producer.batch import ProducerBatch, RecordErrors
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.produce import PartitionProduceResponse
 
+WRITTEN = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
+"""The batch is in the log: now, or since an attempt whose answer was lost."""
+
 MOVED = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,

@@ -33,6 +33,7 @@ from semel.client.producer.refusals import (
     OUT_OF_EPOCH,
     OUT_OF_SEQUENCE,
     PERHAPS_WRITTEN,
+    WRITTEN,
     doubtful,
     record_errors,
 )
@@ -180,8 +181,16 @@ class Sender:
     def _too_late(self, batch: ProducerBatch) -> DeliveryTimedOut:
         text = f"{batch.topic}-{batch.partition}: not acknowledged within {self._settings.delivery_timeout_s:g} s"
         if batch.in_doubt:
-            return DeliveryTimedOut(f"{text}; it was sent {batch.attempts} times and may have been written")
-        return DeliveryTimedOut(f"{text}; it was not written")
+            text += f"; it was sent {batch.attempts} times and may have been written"
+        else:
+            text += "; it was not written"
+        problem = batch.problem
+        if problem is not None:
+            return DeliveryTimedOut(
+                f"{text}; the last attempt: {problem.text}", code=problem.code, advice=problem.advice
+            )
+        why = self._cluster.why_out_of_reach(batch.topic, batch.partition)
+        return DeliveryTimedOut(text if why is None else f"{text}; {why}")
 
     # -- sending
 
@@ -308,7 +317,7 @@ class Sender:
                 batch.in_doubt = True
                 problem = Disconnected(f"{lane.topic}-{lane.partition}: the answer has no word of it")
                 self._retry_or_fail(lane, batch, problem)
-            elif result.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            elif result.error_code in WRITTEN:
                 batch.base_offset = result.base_offset
                 batch.log_append_time_ms = result.log_append_time_ms
                 lane.written(batch)
@@ -339,6 +348,7 @@ class Sender:
                 lane.failed(batch)
                 self._finish(lane, batch, doubtful(batch) if batch.in_doubt else problem)
             else:
+                batch.problem = problem
                 self._accumulator.active[lane] = None
                 self._pause(lane)
             return
@@ -360,6 +370,7 @@ class Sender:
         if batch.done:  # its time was over before its answer came
             lane.forget(batch)
             return
+        batch.problem = problem
         is_late = self._is_late(batch, asyncio.get_running_loop().time())
         if is_late or batch.attempts > self._settings.retries or not self._may_go_on():
             lane.forget(batch)
