@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import argparse
 import threading
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from semel.cli.failures import Terminated, WrongCall
@@ -109,8 +110,12 @@ def run(work: Coroutine[Any, Any, int]) -> int:
         raise
 
 
-def admin_for(options: argparse.Namespace) -> Admin:
+@asynccontextmanager
+async def admin_for(options: argparse.Namespace) -> AsyncIterator[Admin]:
     """`async with admin_for(options) as admin: ...`"""
+    from semel.cli.waiting import watched_host
     from semel.client.admin.admin import Admin
 
-    return Admin(**client_settings(options))
+    with watched_host() as host:
+        async with Admin(host=host, **client_settings(options)) as admin:
+            yield admin

@@ -16,6 +16,7 @@ from semel.cli.output import Output, Progress, count_text
 from semel.cli.positions import Kind, Position
 from semel.cli.record_format import Render, render_for_terminal, render_format, render_json
 from semel.cli.topic import no_such_topic
+from semel.cli.waiting import watched_host
 from semel.client.consumer.consumer import Consumer
 from semel.client.metadata import TopicPartition
 from semel.client.values import Message
@@ -38,15 +39,16 @@ async def consume(options: argparse.Namespace) -> int:
         settings |= {"group_id": options.group, "enable_auto_commit": False, "auto_offset_reset": _reset(options)}
         if options.partitions:
             raise WrongCall("--partition contradicts --group, whose members share partitions: leave one of them out")
-    async with Consumer(**settings) as consumer:
-        places = await _places(consumer, options)
-        reading = _Reading(consumer, options, output, _Printer(render, sys.stdout.buffer))
-        if options.follow and output.is_terminal:
-            output.note("following; Ctrl-C ends it")
-        if options.group is not None:
-            await reading.in_group()
-        else:
-            await reading.alone(places)
+    with watched_host() as host:
+        async with Consumer(host=host, **settings) as consumer:
+            places = await _places(consumer, options)
+            reading = _Reading(consumer, options, output, _Printer(render, sys.stdout.buffer))
+            if options.follow and output.is_terminal:
+                output.note("following; Ctrl-C ends it")
+            if options.group is not None:
+                await reading.in_group()
+            else:
+                await reading.alone(places)
     return Exit.OK
 
 

@@ -8,13 +8,15 @@ import json
 import sys
 from collections import deque
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from semel.cli.connection import client_settings, pairs
 from semel.cli.failures import CommandFailed, Exit, WrongCall, exit_code_of, sentence_of
 from semel.cli.output import Output, Progress, bytes_of_json, count_text
 from semel.cli.standard_input import lines_of
-from semel.client.errors import AbortTransactionError, SemelError
+from semel.cli.waiting import watched_host
+from semel.client.errors import AbortTransactionError, Closed, SemelError, TransactionFailed
 from semel.client.producer.batch import Delivery
 from semel.client.producer.producer import Producer
 from semel.client.values import RecordMetadata
@@ -22,6 +24,10 @@ from semel.client.values import RecordMetadata
 _MOST_UNDER_WAY = 20_000
 """Records whose fate is not known yet; reading waits while there are more."""
 _MAX_BLOCK_MS = "15000"
+_LAST_WAIT_S = 2.0
+"""For what is under way when the command has failed or was interrupted."""
+_OF_OUR_OWN = (Closed, TransactionFailed)
+"""What becomes of records because the command gives up."""
 _KNOWN = frozenset({"topic", "partition", "offset", "timestamp_ms", "key", "value", "headers"})
 
 
@@ -42,16 +48,23 @@ async def produce(options: argparse.Namespace) -> int:
     settings = {"max_block_ms": _MAX_BLOCK_MS} | client_settings(options)
     if options.transactional_id is not None:
         settings["transactional_id"] = options.transactional_id
-    async with Producer(**settings) as producer:
-        sending = _Sending(producer, options, output)
+    with watched_host() as host:
+        sending = _Sending(Producer(host=host, **settings), options, output)
         try:
-            if options.transactional_id is None:
-                await sending.all()
-            else:
-                async with producer.transaction():
-                    await sending.all()
+            await sending.all()
         except (SemelError, BadLine) as error:
+            await sending.give_up()
+            sending.tell_kinds(besides=error)
             raise _failed(error, sending, options) from error
+        except asyncio.CancelledError:
+            await sending.give_up()
+            if sending.taken:
+                output.note(f"semel produce: interrupted: {_tally(sending, options)}")
+                sending.tell_kinds()
+            raise
+        except BaseException:
+            await sending.give_up()
+            raise
     if not output.is_json:
         output.line(_told(sending.count, options.topic, sending.last))
     return Exit.OK
@@ -71,19 +84,35 @@ def _check(options: argparse.Namespace) -> None:
 def _failed(error: SemelError | BadLine, sending: _Sending, options: argparse.Namespace) -> Exception:
     """Of a transaction nothing counts, unless it was the commit that failed; else what was written before stays."""
     if options.transactional_id is None:
-        if not sending.count:
+        if not sending.taken:
             return error
-        done = f"{count_text(sending.count, 'record')} written, then it failed"
-        if isinstance(error, SemelError):
-            done += ", and some after these may be written too"
-        return CommandFailed(f"{done}: {sentence_of(error)}")
-    if sending.is_complete and not isinstance(error, AbortTransactionError):
-        done = "whether the transaction was committed is not known: look with semel consume before you send it again"
-    else:
-        done = "the transaction was not committed, and no record counts"
-    failed = CommandFailed(f"{done}: {sentence_of(error)}")
+        if isinstance(error, BadLine):
+            done = f"{count_text(sending.count, 'record')} written, then it failed"
+        else:
+            done = _tally(sending, options)
+        failed = CommandFailed(f"{done}: {sentence_of(error)}")
+        if not sending.count:
+            failed.exit_code = exit_code_of(error) or Exit.FAILED
+        return failed
+    is_aborted = isinstance(error, AbortTransactionError)
+    failed = CommandFailed(f"{_of_transaction(sending, is_aborted=is_aborted)}: {sentence_of(error)}")
     failed.exit_code = exit_code_of(error) or Exit.FAILED
     return failed
+
+
+def _tally(sending: _Sending, options: argparse.Namespace) -> str:
+    """What became of the records of a command that did not come to its end."""
+    if options.transactional_id is not None:
+        return _of_transaction(sending, is_aborted=False)
+    left = sending.taken - sending.count
+    text = f"{count_text(sending.taken, 'record')} sent, {sending.count:,} acknowledged"
+    return f"{text}, {left:,} not, of which some may be written all the same" if left else text
+
+
+def _of_transaction(sending: _Sending, *, is_aborted: bool) -> str:
+    if sending.is_complete and not is_aborted:
+        return "whether the transaction was committed is not known: look with semel consume before you send it again"
+    return "the transaction was not committed, and no record counts"
 
 
 def _told(count: int, topic: str, last: RecordMetadata | None) -> str:
@@ -98,6 +127,8 @@ def _told(count: int, topic: str, last: RecordMetadata | None) -> str:
 
 class _Sending:
     def __init__(self, producer: Producer, options: argparse.Namespace, output: Output) -> None:
+        self.taken = 0
+        """Records that the producer has taken."""
         self.count = 0
         """Records that are written."""
         self.last: RecordMetadata | None = None
@@ -106,9 +137,22 @@ class _Sending:
         self._options = options
         self._output = output
         self._under_way: deque[Delivery] = deque()
+        self._failures: dict[tuple[type[SemelError], int | None], tuple[SemelError, int]] = {}
+        """The first failure of each kind, and how many there are."""
 
     async def all(self) -> None:
         """Returns when every record is written; raises what came in the way of the first that is not."""
+        producer = self._producer
+        await producer.start()
+        if self._options.transactional_id is not None:
+            await producer.begin()
+        await self._send_all()
+        self.is_complete = True
+        if self._options.transactional_id is not None:
+            await producer.commit_until_known()
+        await producer.close()
+
+    async def _send_all(self) -> None:
         under_way = self._under_way
         with self._bar() as bar:
             try:
@@ -122,7 +166,21 @@ class _Sending:
                 await self._settle_all(bar)
                 raise
             await self._settle_all(bar)
-        self.is_complete = True
+
+    async def give_up(self) -> None:
+        """What is under way has a moment to arrive, and a transaction to be aborted; then it is known what arrived."""
+        await self._producer.end(_LAST_WAIT_S)
+        while self._under_way:
+            with suppress(SemelError):
+                await self._settle(self._under_way.popleft())
+
+    def tell_kinds(self, besides: Exception | None = None) -> None:
+        """A line for each kind of failure; of one that is told anyway only if there are others."""
+        told = [failure for failure in self._failures.values() if not isinstance(failure[0], _OF_OUR_OWN)]
+        if len(told) == 1 and besides is not None and type(told[0][0]) is type(besides):
+            return
+        for error, count in told:
+            self._output.note(f"semel produce: {count_text(count, 'record')} failed: {sentence_of(error)}")
 
     async def _settle_all(self, bar: Progress) -> None:
         while self._under_way:
@@ -142,6 +200,7 @@ class _Sending:
                     headers=record.headers or None,
                 )
             )
+            self.taken += 1
             if len(under_way) > _MOST_UNDER_WAY:
                 await self._settle(under_way.popleft())
 
@@ -153,7 +212,16 @@ class _Sending:
         return Progress(output.notes, "sending", None, "records written", is_silent=is_silent)
 
     async def _settle(self, delivery: Delivery) -> None:
-        self.last = await delivery
+        try:
+            self.last = await delivery
+        except SemelError as error:
+            kind = type(error), error.code
+            first, count = self._failures.get(kind, (error, 0))
+            self._failures[kind] = first, count + 1
+            raise
+        except asyncio.CancelledError:
+            self._under_way.appendleft(delivery)
+            raise
         self.count += 1
         if self._output.is_json:
             topic, partition, offset, timestamp_ms, _ = self.last

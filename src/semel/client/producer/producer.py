@@ -434,7 +434,7 @@ class Producer:
         await self.begin()
         try:
             yield self
-            await self._commit_for_sure()
+            await self.commit_until_known()
         except BaseException as reason:
             if self._transactions is not None and self._transactions.state in (State.OPEN, State.FAILED):
                 try:
@@ -443,7 +443,8 @@ class Producer:
                     reason.add_note(f"the transaction could not be aborted either: {error}")
             raise
 
-    async def _commit_for_sure(self) -> None:
+    async def commit_until_known(self) -> None:
+        """Commits, and asks again for as long as the outcome is open."""
         while True:
             try:
                 await self.commit()
