@@ -165,6 +165,31 @@ def test_every_link_of_a_page_leads_somewhere() -> None:
             assert ((ROOT / page).parent / link).exists(), f"{page}: {link}"
 
 
+def programs() -> Iterator[tuple[str, str]]:
+    """Every piece of Python that somebody may copy."""
+    for page in [*PAGES, "docs/pipelines.md", "docs/log-files.md"]:
+        for block in blocks((ROOT / page).read_text()):
+            if block.language == "python":
+                yield f"{page}:{block.line}", block.text
+    for path in sorted(ROOT.glob("examples/**/*.py")):
+        yield path.relative_to(ROOT).as_posix(), path.read_text()
+
+
+def test_no_example_can_lose_a_record_unseen() -> None:
+    """Whoever sends does so in the block of its producer, whose end raises what was lost."""
+    sending = [(where, ast.parse(text)) for where, text in programs() if ".send" in text]
+    assert len(sending) >= 5
+    for where, tree in sending:
+        held = {
+            node.optional_vars.id
+            for node in ast.walk(tree)
+            if isinstance(node, ast.withitem) and isinstance(node.optional_vars, ast.Name)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and node.attr.startswith("send") and isinstance(node.value, ast.Name):
+                assert node.value.id in held, f"{where}: {ast.unparse(node)}"
+
+
 def test_a_piece_that_awaits_is_made_a_program() -> None:
     assert "asyncio.run(main())" in whole_program("async with semel.Producer() as producer:\n    pass\n")
     assert whole_program("import semel\n") == "import semel\n"

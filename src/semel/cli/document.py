@@ -53,6 +53,10 @@ in a value is taken from the environment.
 records, one line each. Keys and values that are no UTF-8 are `{"base64": "..."}` there. Control characters that come
 from a cluster are spelled out on a terminal; in a pipe, `semel consume` passes bytes on as they are.
 
+**While a broker is away.** Commands try again by themselves, and say so: `Waiting for HOST:PORT: connection refused` on
+standard error when it has lasted two seconds, and one line more when the node is back. A `semel produce` that fails or
+is ended meanwhile tells how many records were sent, acknowledged and not, and each kind of failure in one line.
+
 **When it fails.** One sentence says what was wrong and what to do next; `--debug` shows the traceback and what the
 client does. A script can tell by the exit code:
 """

@@ -137,7 +137,7 @@ class _Sending:
         self._options = options
         self._output = output
         self._under_way: deque[Delivery] = deque()
-        self._failures: dict[tuple[type[SemelError], int | None], tuple[SemelError, int]] = {}
+        self._failures: dict[tuple[object, ...], tuple[SemelError, int]] = {}
         """The first failure of each kind, and how many there are."""
 
     async def all(self) -> None:
@@ -175,12 +175,11 @@ class _Sending:
                 await self._settle(self._under_way.popleft())
 
     def tell_kinds(self, besides: Exception | None = None) -> None:
-        """A line for each kind of failure; of one that is told anyway only if there are others."""
-        told = [failure for failure in self._failures.values() if not isinstance(failure[0], _OF_OUR_OWN)]
-        if len(told) == 1 and besides is not None and type(told[0][0]) is type(besides):
-            return
-        for error, count in told:
-            self._output.note(f"semel produce: {count_text(count, 'record')} failed: {sentence_of(error)}")
+        """A line for each kind of failure, but for the one that is told anyway."""
+        for error, count in self._failures.values():
+            is_told = besides is not None and _kind_of(error) == _kind_of(besides)
+            if not is_told and not isinstance(error, _OF_OUR_OWN):
+                self._output.note(f"semel produce: {count_text(count, 'record')} failed: {sentence_of(error)}")
 
     async def _settle_all(self, bar: Progress) -> None:
         while self._under_way:
@@ -215,9 +214,8 @@ class _Sending:
         try:
             self.last = await delivery
         except SemelError as error:
-            kind = type(error), error.code
-            first, count = self._failures.get(kind, (error, 0))
-            self._failures[kind] = first, count + 1
+            first, count = self._failures.get(_kind_of(error), (error, 0))
+            self._failures[_kind_of(error)] = first, count + 1
             raise
         except asyncio.CancelledError:
             self._under_way.appendleft(delivery)
@@ -228,6 +226,10 @@ class _Sending:
             self._output.json_line(
                 {"topic": topic, "partition": partition, "offset": offset, "timestamp_ms": timestamp_ms}
             )
+
+
+def _kind_of(error: Exception) -> tuple[object, ...]:
+    return type(error), getattr(error, "code", None)
 
 
 # -- records

@@ -58,6 +58,22 @@ async def test_a_batch_whose_time_is_over_tells_why_its_last_attempt_failed(clus
 
 
 @scripted()
+async def test_batches_behind_the_one_that_fails_tell_its_reason(cluster: ScriptedCluster) -> None:
+    cluster.topic("t")
+
+    def full(asked: Asked) -> None:
+        is_first = b"1" in asked.values
+        asked.refuse(ErrorCode.KAFKA_STORAGE_ERROR if is_first else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+
+    async with cluster.producer(**IMPATIENT) as producer:
+        await producer.send_and_wait("t", b"0")
+        cluster.rules[ProduceRequest] = full
+        for delivery in await sent_each(producer, b"1", b"2", b"3"):
+            with pytest.raises(DeliveryTimedOut, match="the last attempt: t-0: KAFKA_STORAGE_ERROR"):
+                await delivery
+
+
+@scripted()
 async def test_a_batch_that_was_never_sent_tells_why_its_leader_could_not_be_reached(cluster: ScriptedCluster) -> None:
     cluster.topic("t")
     topic = cluster.topic("u")

@@ -74,7 +74,6 @@ class ProducerBatch:
         "log_append_time_ms",
         "partition",
         "payload",
-        "problem",
         "record_errors",
         "room_bytes",
         "seen",
@@ -108,7 +107,6 @@ class ProducerBatch:
         self.done = False
         self.error: SemelError | None = None
         self.record_errors: RecordErrors | None = None  # beside `error`, if the broker said which records are to blame
-        self.problem: SemelError | None = None  # what the last attempt failed with
         self.base_offset = NO_OFFSET
         self.log_append_time_ms = -1
         self.halves: tuple[ProducerBatch, ProducerBatch] | None = None

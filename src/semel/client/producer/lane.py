@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from semel.client.errors import SemelError
 from semel.client.producer.batch import NOBODY, Identity, ProducerBatch
 from semel.client.producer.settings import MOST_IN_FLIGHT
 from semel.records.sequences import sequence_distance
@@ -34,6 +35,7 @@ class Lane:
         "not_before_s",
         "open",
         "partition",
+        "problem",
         "refused",
         "topic",
         "waiting",
@@ -52,6 +54,7 @@ class Lane:
         self.refused: ProducerBatch | None = None  # the oldest of which it is certain that it was not written
         self.must_restart = False
         self.failures = 0
+        self.problem: SemelError | None = None  # what the last attempt failed with
         self.not_before_s = 0.0
 
     def __repr__(self) -> str:
@@ -114,6 +117,7 @@ class Lane:
     def written(self, batch: ProducerBatch) -> None:
         self.forget(batch)
         self.failures = 0
+        self.problem = None
         self.is_known = True
         # The broker takes a batch only when all before it are there: so those in doubt before it were written too.
         if self.gap is not None and (batch is self.gap or _precedes(self.gap, batch)):

@@ -173,18 +173,18 @@ class Sender:
         while lane.waiting and self._is_late(lane.waiting[0], now_s):
             batch = lane.waiting.popleft()
             lane.failed(batch)
-            self._finish(lane, batch, self._too_late(batch))
+            self._finish(lane, batch, self._too_late(lane, batch))
 
     def _is_late(self, batch: ProducerBatch, now_s: float) -> bool:
         return now_s >= batch.created_s + self._settings.delivery_timeout_s
 
-    def _too_late(self, batch: ProducerBatch) -> DeliveryTimedOut:
+    def _too_late(self, lane: Lane, batch: ProducerBatch) -> DeliveryTimedOut:
         text = f"{batch.topic}-{batch.partition}: not acknowledged within {self._settings.delivery_timeout_s:g} s"
         if batch.in_doubt:
             text += f"; it was sent {batch.attempts} times and may have been written"
         else:
             text += "; it was not written"
-        problem = batch.problem
+        problem = lane.problem
         if problem is not None:
             return DeliveryTimedOut(
                 f"{text}; the last attempt: {problem.text}", code=problem.code, advice=problem.advice
@@ -285,7 +285,7 @@ class Sender:
             if not batch.done and self._is_late(batch, now_s):
                 batch.in_doubt = True
                 lane.failed(batch)
-                self._finish(lane, batch, self._too_late(batch))
+                self._finish(lane, batch, self._too_late(lane, batch))
         self._watch(shipment)
 
     def _answered(self, shipment: Shipment, future: asyncio.Future[ProduceResponse]) -> None:
@@ -348,7 +348,7 @@ class Sender:
                 lane.failed(batch)
                 self._finish(lane, batch, doubtful(batch) if batch.in_doubt else problem)
             else:
-                batch.problem = problem
+                lane.problem = problem
                 self._accumulator.active[lane] = None
                 self._pause(lane)
             return
@@ -370,12 +370,13 @@ class Sender:
         if batch.done:  # its time was over before its answer came
             lane.forget(batch)
             return
-        batch.problem = problem
+        if problem.code not in OUT_OF_SEQUENCE or lane.is_oldest(batch):  # else the one before it tells more
+            lane.problem = problem
         is_late = self._is_late(batch, asyncio.get_running_loop().time())
         if is_late or batch.attempts > self._settings.retries or not self._may_go_on():
             lane.forget(batch)
             lane.failed(batch)
-            self._finish(lane, batch, self._too_late(batch) if is_late else problem)
+            self._finish(lane, batch, self._too_late(lane, batch) if is_late else problem)
             return
         lane.put_back(batch)
         self._accumulator.active[lane] = None
