@@ -76,6 +76,20 @@ def test_serializers_and_a_partitioner_work_on_what_the_program_gave(address: st
     assert {message.value for message in read_all(address, topic, 2)} == {b"1", b"2"}
 
 
+def test_a_partitioner_that_fails_is_raised_and_the_others_are_written(address: str, topic: str) -> None:
+    """It runs on the loop's thread, whose work must go on."""
+
+    def choose(topic: str, key: object, value: object, partitions: list[int]) -> int:
+        return {b"good": 1}[value]  # type: ignore[index]
+
+    with semel.sync.Producer(bootstrap_servers=address, partitioner=choose) as producer:
+        producer.send(topic, b"bad")
+        delivery = producer.send(topic, b"good")
+        with pytest.raises(errors.BadRecord, match="the partitioner failed"):
+            producer.flush()
+        assert delivery.result().partition == 1
+
+
 def fail(producer: semel.sync.Producer, topic: str) -> semel.sync.Delivery:
     """Something that only the cluster can tell."""
     return producer.send(topic, b"x", partition=77)

@@ -237,6 +237,19 @@ async def test_the_programs_own_partitioner_decides(cluster: ScriptedCluster) ->
 
 
 @scripted()
+async def test_a_partitioner_that_fails_is_told_as_what_it_is(cluster: ScriptedCluster) -> None:
+    cluster.topic("t")
+
+    def choose(topic: str, key: Any, value: Any, partitions: list[int]) -> int:
+        raise KeyError(value)
+
+    async with cluster.producer(partitioner=choose) as producer:
+        with pytest.raises(BadRecord, match=r"the partitioner failed on a record for t: KeyError\(b'x'\)") as caught:
+            await producer.send("t", b"x")
+        assert isinstance(caught.value.__cause__, KeyError)
+
+
+@scripted()
 async def test_partitions_that_were_added_are_used(cluster: ScriptedCluster) -> None:
     topic = cluster.topic("t", [1])
     async with cluster.producer(metadata_max_age_ms=10_000) as producer:

@@ -64,4 +64,8 @@ class TopicLanes:
         return self.lanes[partition]
 
     def chosen(self, choose: Choice, key: Any, value: Any) -> Lane:
-        return self.numbered(choose(self.name, key, value, list(range(self.count))))
+        try:
+            number = choose(self.name, key, value, list(range(self.count)))
+        except Exception as error:
+            raise BadRecord(f"the partitioner failed on a record for {self.name}: {error!r}") from error
+        return self.numbered(number)
