@@ -18,6 +18,7 @@ from semel.client.errors import (
     NotAuthorised,
     ProducerFenced,
     RecordTooLarge,
+    RefusedWithOthers,
     SemelError,
     TransactionFailed,
 )
@@ -25,7 +26,7 @@ from semel.client.producer.batch import Delivery
 from semel.client.producer.producer import Producer
 from semel.client.producer.unseen import UnseenFailures, raise_or_note
 from semel.wire.errors import ErrorCode
-from semel.wire.spec.produce import ProduceRequest
+from semel.wire.spec.produce import ProduceRequest, RecordError
 
 
 async def left_behind(cluster: ScriptedCluster, **settings: Any) -> Producer:
@@ -187,6 +188,19 @@ async def test_the_halves_of_a_batch_are_counted_once(cluster: ScriptedCluster) 
             await producer.flush()
         assert "other record" not in str(raised.value)
     assert [delivery.exception() is None for delivery in deliveries] == [True, False, True, False, True, True]
+
+
+@scripted()
+async def test_of_a_batch_in_which_records_were_named_the_first_of_those_is_raised(cluster: ScriptedCluster) -> None:
+    cluster.topic("t")
+    bad = [RecordError(batch_index=2, batch_index_error_message="no key")]
+    cluster.rules[ProduceRequest] = refusing(ErrorCode.INVALID_RECORD, record_errors=bad)
+    async with cluster.producer(linger_ms=10) as producer:
+        deliveries = [await producer.send("t", b"%d" % number) for number in range(4)]
+        with pytest.raises(RefusedWithOthers):
+            await deliveries[0]
+        with pytest.raises(BadRecord, match=r"record 2 of the batch: .*no key; 2 other records were not delivered"):
+            await producer.flush()
 
 
 @scripted()
