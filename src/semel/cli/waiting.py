@@ -47,6 +47,7 @@ class _Away:
 class WatchedNetwork:
     def __init__(self, network: Network, notes: TextIO) -> None:
         self._network = network
+        self.most_connections = network.most_connections
         self._notes = notes
         self._away: dict[str, _Away] = {}
 
