@@ -47,9 +47,12 @@ class _Away:
 class WatchedNetwork:
     def __init__(self, network: Network, notes: TextIO) -> None:
         self._network = network
-        self.most_connections = network.most_connections
         self._notes = notes
         self._away: dict[str, _Away] = {}
+
+    @property
+    def most_connections(self) -> int:
+        return self._network.most_connections
 
     async def listen(self, host: str, port: int, accept: Callable[[Link], None]) -> Listener:
         return await self._network.listen(host, port, accept)

@@ -235,8 +235,9 @@ class Listener(Protocol):
 
 
 class Network(Protocol):
-    # How many connections there may be at once, so that something is left for the disk.
-    most_connections: int
+    @property
+    def most_connections(self) -> int:
+        """How many connections there may be at once, so that something is left for the disk."""
 
     async def listen(self, host: str, port: int, accept: Callable[[Link], None]) -> Listener:
         """Call `accept` with every new connection; port 0 picks a free one."""

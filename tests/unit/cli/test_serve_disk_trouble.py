@@ -24,7 +24,7 @@ def test_a_full_disk_is_told_with_what_to_do(when, number, tmp_path, monkeypatch
 
     monkeypatch.setattr(Broker, "start", started)
     monkeypatch.setattr(Broker, when, full)
-    monkeypatch.setattr(serving, "_raise_open_files_limit", lambda: None)
+    monkeypatch.setattr(serving, "raise_limit", lambda: None)
     assert main.main(["serve", "--data", str(tmp_path), "--port", "0"]) == 1
     told = capsys.readouterr().err
     assert told.count("\n") == 1
@@ -35,7 +35,7 @@ def test_a_full_disk_is_told_with_what_to_do(when, number, tmp_path, monkeypatch
 
 
 def test_a_directory_that_cannot_be_one_is_told_with_what_to_do(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(serving, "_raise_open_files_limit", lambda: None)
+    monkeypatch.setattr(serving, "raise_limit", lambda: None)
     (tmp_path / "file").write_text("")
     assert main.main(["serve", "--data", str(tmp_path / "file"), "--port", "0"]) == 2
     told = capsys.readouterr().err

@@ -16,7 +16,7 @@ def test_the_setting_reaches_the_network(told, wanted, tmp_path, monkeypatch):
         raise Served
 
     monkeypatch.setattr(serving, "real_host", host)
-    monkeypatch.setattr(serving, "_raise_open_files_limit", lambda: None)
+    monkeypatch.setattr(serving, "raise_limit", lambda: None)
     settings = [word for value in told for word in ("--set", f"socket.send.buffer.bytes={value}")]
     with pytest.raises(Served):
         main.main(["serve", "--data", str(tmp_path), "--port", "0", *settings])
