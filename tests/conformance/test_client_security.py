@@ -21,14 +21,15 @@ import semel
 from apache_kafka import CERTIFICATES, ApacheKafka
 from raw_client import RawClient
 from semel.client.admin.values import NewTopic
-from semel.client.errors import AuthenticationFailed, BadSetting, Disconnected
+from semel.client.errors import AuthenticationFailed, Disconnected
 from semel.client.producer.batch import Delivery
-from semel.client.security import sasl
-from semel.client.security.oauthbearer import OAuthBearer
-from semel.client.security.sasl import Call, Mechanism, Plain, authenticate, new_nonce
-from semel.client.security.scram import Scram
-from semel.client.security.tls import tls_context
 from semel.host.api import Arguments, Result
+from semel.peer import errors as peer
+from semel.peer.security import sasl
+from semel.peer.security.oauthbearer import OAuthBearer
+from semel.peer.security.sasl import Call, Mechanism, Plain, authenticate, new_nonce
+from semel.peer.security.scram import Scram
+from semel.peer.security.tls import tls_context
 from semel.wire.apis import API
 from semel.wire.schema import Request, Response
 from semel.wire.spec.alter_user_scram_credentials import (
@@ -228,13 +229,13 @@ def test_every_mechanism_comes_to_its_end(kafka: ApacheKafka, version: int) -> N
 @pytest.mark.parametrize("name", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_a_password_outside_of_ascii_counts_as_it_is(kafka: ApacheKafka, name: str) -> None:
     log_in(kafka.ports["SASL_PLAINTEXT"], lambda: scram(name, "juergen", USERS["juergen"]))
-    with pytest.raises(AuthenticationFailed):
+    with pytest.raises(peer.AuthenticationFailed):
         log_in(kafka.ports["SASL_PLAINTEXT"], lambda: scram(name, "juergen", "VIII fi"))
 
 
 def test_a_plain_password_outside_of_ascii_counts_as_it_is(kafka: ApacheKafka) -> None:
     log_in(kafka.ports["SASL_PLAINTEXT"], lambda: Plain("juergen", USERS["juergen"]))
-    with pytest.raises(AuthenticationFailed):
+    with pytest.raises(peer.AuthenticationFailed):
         log_in(kafka.ports["SASL_PLAINTEXT"], lambda: Plain("juergen", "VIII fi"))
 
 
@@ -255,7 +256,7 @@ def test_a_mechanism_that_is_not_offered_is_answered_with_those_that_are(kafka: 
     class Kerberos(Plain):
         name = "GSSAPI"
 
-    with pytest.raises(AuthenticationFailed, match="does not offer GSSAPI") as failure:
+    with pytest.raises(peer.AuthenticationFailed, match="does not offer GSSAPI") as failure:
         log_in(kafka.ports["SASL_PLAINTEXT"], lambda: Kerberos("alice", "alice-secret"))
     for mechanism in apache_kafka.MECHANISMS:
         assert mechanism in str(failure.value)
@@ -315,7 +316,7 @@ def test_the_commands_that_a_refusal_names_do_convert_javas_stores(tmp_path: Pat
         )
         assert ran.returncode == 0, ran.stdout + ran.stderr
 
-    def command_in(error: BadSetting, *passwords: str) -> str:
+    def command_in(error: peer.BadSetting, *passwords: str) -> str:
         command = str(error).partition("convert it: ")[2]
         return command.replace("keytool ", f"keytool {passwords[0]} ").replace("pkcs12 ", "pkcs12 -passin pass:secret ")
 
@@ -325,10 +326,10 @@ def test_the_commands_that_a_refusal_names_do_convert_javas_stores(tmp_path: Pat
     run(f"openssl pkcs12 -export {own} -out made.p12 -passout pass:secret")
     passwords = "-srcstorepass secret -deststorepass secret -noprompt"
     run(f"keytool -importkeystore {passwords} -srckeystore made.p12 -destkeystore keys -deststoretype {kind}")
-    with pytest.raises(BadSetting, match=kind) as refusal:
+    with pytest.raises(peer.BadSetting, match=kind) as refusal:
         tls_context(ssl_truststore_location=str(tmp_path / "trust"))
     run(command_in(refusal.value, "-storepass secret"))
-    with pytest.raises(BadSetting, match=kind) as refusal:
+    with pytest.raises(peer.BadSetting, match=kind) as refusal:
         tls_context(ssl_keystore_location=str(tmp_path / "keys"))
     run(command_in(refusal.value, passwords))
     tls_context(

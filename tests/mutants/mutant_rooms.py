@@ -36,6 +36,7 @@ ASKED = (
     "tests/unit/log",
     "tests/unit/coordinator",
     "tests/unit/client",
+    "tests/unit/peer",
     "tests/unit/replication",
     "tests/unit/broker",
     "tests/property",

@@ -11,8 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from semel.client.backoff import Backoff
-from semel.client.connector import Connector, as_semel_error
 from semel.client.errors import (
     BadSetting,
     Closed,
@@ -24,9 +22,10 @@ from semel.client.errors import (
     error_for,
 )
 from semel.client.metadata import NO_NODE, ClusterView, Node, Partition, Topic, read_nodes, read_topic
-from semel.client.nodes import Nodes
+from semel.client.peers import ClientConnector, ClientNodes, as_semel_error
 from semel.client.settings import ConnectionSettings
 from semel.host.api import Host
+from semel.peer.backoff import Backoff
 from semel.rpc.connection import Connection
 from semel.wire.errors import ErrorCode
 from semel.wire.schema import Request, Response
@@ -45,8 +44,8 @@ class Cluster:
         self.topic_names: dict[bytes, str] = {}
         self.changed: list[Callable[[], None]] = []
         self._addresses = [_address(text) for text in settings.bootstrap_servers]
-        self._connector = Connector(host, settings)
-        self.nodes = Nodes(host, settings, self._connector.open)
+        self._connector = ClientConnector(host, settings)
+        self.nodes = ClientNodes(host, settings, self._connector)
         self._backoff = Backoff(host.random, settings.retry_backoff_ms, settings.retry_backoff_max_ms)
         self._allow_auto_create = allow_auto_create
         self._watched: dict[str, None] = {}

@@ -9,10 +9,12 @@ says what happened and what to do next.
 from __future__ import annotations
 
 from semel.client.metadata import TopicPartition
+from semel.peer import errors as peer
+from semel.peer.errors import code_text as code_text
 from semel.wire.errors import ErrorCode
 
 
-class SemelError(Exception):
+class SemelError(peer.PeerError):
     """Any error of the client. `text` is without the advice; `code` is the broker's error code, if it gave one."""
 
     advice = ""
@@ -51,28 +53,28 @@ class FatalError(SemelError):
 # -- the connection
 
 
-class Disconnected(RetriableError):
+class Disconnected(RetriableError, peer.Unreachable):
     """The connection ended before the answer came: the request may have been served, or not."""
 
 
-class TimedOut(RetriableError):
+class TimedOut(RetriableError, peer.TimedOut):
     """No answer within the time that the settings allow."""
 
 
-class AuthenticationFailed(FatalError):
+class AuthenticationFailed(FatalError, peer.AuthenticationFailed):
     """The broker did not accept who we say we are, or we did not accept the broker."""
 
     advice = "check user, password and certificates"
 
 
-class UnsupportedByBroker(FatalError):
+class UnsupportedByBroker(FatalError, peer.Unsupported):
     """The broker is too old, or too new, for what was asked."""
 
 
 # -- the program
 
 
-class BadSetting(FatalError, ValueError):
+class BadSetting(FatalError, peer.BadSetting):
     """A setting is unknown, its value is not allowed, or it contradicts another one."""
 
 
@@ -80,7 +82,7 @@ class IllegalState(FatalError):
     """The call does not fit what was called before: see its text."""
 
 
-class Closed(IllegalState):
+class Closed(IllegalState, peer.Closed):
     """The producer, consumer or admin was closed."""
 
 
@@ -295,15 +297,6 @@ def is_retriable(code: int) -> bool:
         return ErrorCode(code).retriable
     except ValueError:
         return False
-
-
-def code_text(code: int) -> str:
-    """`NAME: what it means`, also for a code that we do not know."""
-    try:
-        known = ErrorCode(code)
-    except ValueError:
-        return f"error code {code}, which this client does not know"
-    return f"{known.name}: {known.text}"
 
 
 def error_for(code: int, doing: str, message: str | None = None) -> SemelError:

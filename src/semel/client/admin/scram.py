@@ -10,7 +10,7 @@ from semel.client.admin.asking import AdminPart, names_of, problem_of
 from semel.client.admin.outcome import Sheet, admin_error
 from semel.client.admin.security_values import ScramCredential, ScramDeletion, ScramMechanism
 from semel.client.errors import BadSetting
-from semel.client.security.scram import FEWEST_ITERATIONS, HASHES
+from semel.peer.security.scram import FEWEST_ITERATIONS, HASHES
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,

@@ -14,14 +14,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from semel.client.cluster import Cluster
-from semel.client.connector import Connector, as_semel_error
 from semel.client.consumer.fetch_answers import FetchAnswers
 from semel.client.consumer.fetch_session import FINAL_EPOCH, NO_SESSION, FetchSession, Key, Wanted
 from semel.client.consumer.positions import Phase, Reading, Readings
 from semel.client.consumer.settings import ConsumerSettings
 from semel.client.errors import FatalError, SemelError
 from semel.client.metadata import NO_NODE
-from semel.client.nodes import Nodes
+from semel.client.peers import ClientConnector, ClientNodes, as_semel_error
 from semel.rpc.connection import Connection
 from semel.wire.schema import NO_UUID
 from semel.wire.spec.fetch import FetchRequest, FetchResponse
@@ -82,8 +81,8 @@ class Fetcher:
         self._news = news
         self._broke = broke
         self._answers = FetchAnswers(cluster, settings, readings, later=self.later, moved=self.kick, unplaced=unplaced)
-        self._connector = Connector(cluster.host, settings)
-        self._nodes = Nodes(cluster.host, settings, self._connector.open)
+        self._connector = ClientConnector(cluster.host, settings)
+        self._nodes = ClientNodes(cluster.host, settings, self._connector)
         self._lanes: dict[int, Lane] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False

@@ -13,9 +13,7 @@ import logging
 from collections.abc import Iterable
 from math import inf
 
-from semel.client.backoff import Backoff
 from semel.client.cluster import Cluster
-from semel.client.connector import as_semel_error
 from semel.client.errors import (
     DeliveryTimedOut,
     Disconnected,
@@ -24,6 +22,7 @@ from semel.client.errors import (
     is_retriable,
 )
 from semel.client.metadata import NO_NODE, Node
+from semel.client.peers import as_semel_error
 from semel.client.producer.accumulator import Accumulator
 from semel.client.producer.batch import ProducerBatch
 from semel.client.producer.identity import IdempotentIdentity
@@ -41,6 +40,7 @@ from semel.client.producer.settings import ProducerSettings
 from semel.client.producer.shipment import Shipment, produce_request
 from semel.client.producer.transactions import Transactions
 from semel.host.api import Host
+from semel.peer.backoff import Backoff
 from semel.rpc.connection import Connection, VersionNotServed
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse

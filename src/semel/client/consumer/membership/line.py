@@ -10,10 +10,9 @@ import asyncio
 from typing import TypeVar
 
 from semel.client.cluster import Cluster
-from semel.client.connector import Connector, as_semel_error
 from semel.client.coordinators import CoordinatorKind, Coordinators
 from semel.client.errors import FatalError, SemelError
-from semel.client.nodes import Nodes
+from semel.client.peers import ClientConnector, ClientNodes, as_semel_error
 from semel.rpc.connection import Connection
 from semel.wire.schema import Request, Response
 
@@ -25,8 +24,8 @@ class CoordinatorLine:
         self._cluster = cluster
         self._coordinators = coordinators
         self._group_id = group_id
-        self._connector = Connector(cluster.host, cluster.settings)
-        self._nodes = Nodes(cluster.host, cluster.settings, self._connector.open)
+        self._connector = ClientConnector(cluster.host, cluster.settings)
+        self._nodes = ClientNodes(cluster.host, cluster.settings, self._connector)
         self._connection: Connection | None = None
         self._turn = asyncio.Lock()
         self.awaits_answer = False

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from semel.client.errors import BadSetting
-from semel.client.security.jaas import read_jaas, user_and_password
+from semel.peer.errors import BadSetting
+from semel.peer.security.jaas import read_jaas, user_and_password
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"

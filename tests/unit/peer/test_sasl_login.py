@@ -1,4 +1,4 @@
-"""The conversation with the broker, and what the settings make of it."""
+"""The conversation with the broker, and which exchange it is."""
 
 import sys
 from pathlib import Path
@@ -6,15 +6,14 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from sasl_peers import HOST, NaiveScramServer, ScriptedBroker, inline, settings
+from sasl_peers import NaiveScramServer, ScriptedBroker, inline
 
-from semel.client.errors import AuthenticationFailed, BadSetting, Disconnected
-from semel.client.security.oauthbearer import OAuthBearer
-from semel.client.security.sasl import MOST_ROUNDS, Plain, authenticate, mechanism_for, new_nonce
-from semel.client.security.scram import Scram
+from semel.peer.errors import AuthenticationFailed, BadSetting, Unreachable
+from semel.peer.security.oauthbearer import OAuthBearer
+from semel.peer.security.sasl import MOST_ROUNDS, Plain, authenticate, new_mechanism, new_nonce
+from semel.peer.security.scram import Scram
 from semel.wire.errors import ErrorCode
 
-SASL = {"security_protocol": "SASL_PLAINTEXT"}
 REFUSED = ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
@@ -83,7 +82,7 @@ async def test_a_refused_login_without_words_has_its_code():
 
 
 async def test_a_lost_connection_stays_one():
-    for lost in (ConnectionResetError("gone"), Disconnected("gone")):
+    for lost in (ConnectionResetError("gone"), Unreachable("gone")):
         with pytest.raises(type(lost)):
             await authenticate(ScriptedBroker(lambda token, lost=lost: lost).call, Plain("a", "b"))
 
@@ -129,45 +128,46 @@ async def test_a_token_that_is_refused_is_given_up_and_both_reasons_are_told():
 
 
 async def test_a_token_is_refused_also_when_the_broker_hangs_up_or_changes_its_mind():
-    for answer in (ConnectionResetError("gone"), Disconnected("gone"), b"", b"once more"):
+    for answer in (ConnectionResetError("gone"), Unreachable("gone"), b"", b"once more"):
         answers = [b'{"status":"invalid_token"}', answer]
         broker = ScriptedBroker(lambda token, answers=answers: answers.pop(0))
         with pytest.raises(AuthenticationFailed, match="invalid_token"):
             await authenticate(broker.call, OAuthBearer(lambda: "token", in_thread=inline))
 
 
-# From settings to mechanisms
+# From arguments to mechanisms
 
 
-def test_the_settings_name_the_mechanism():
-    login = {"sasl_plain_username": "alice", "sasl_plain_password": "secret", **SASL}
-    assert isinstance(mechanism_for(settings(**login), HOST), Plain)
+def made_by(sasl_mechanism, **given):
+    return new_mechanism(sasl_mechanism, in_thread=inline, **given)
+
+
+def test_the_arguments_name_the_mechanism():
+    login = {"sasl_plain_username": "alice", "sasl_plain_password": "secret"}
+    assert isinstance(made_by("PLAIN", **login), Plain)
     for name in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
-        made = mechanism_for(settings(sasl_mechanism=name, **login), HOST)
+        made = made_by(name, **login)
         assert isinstance(made, Scram)
         assert made.name == name
-    provider = {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": lambda: "token"}
-    assert isinstance(mechanism_for(settings(**provider, **SASL), HOST), OAuthBearer)
+    assert isinstance(made_by("OAUTHBEARER", sasl_oauth_token_provider=lambda: "token"), OAuthBearer)
 
 
 async def test_every_login_has_a_nonce_of_its_own():
-    login = settings(sasl_mechanism="SCRAM-SHA-256", sasl_plain_username="a", sasl_plain_password="b", **SASL)
-    messages = {await mechanism_for(login, HOST).first() for _ in range(50)}
+    login = {"sasl_plain_username": "a", "sasl_plain_password": "b"}
+    messages = {await made_by("SCRAM-SHA-256", **login).first() for _ in range(50)}
     assert len(messages) == 50
     assert all(len(message.rpartition(b"r=")[2]) >= 32 for message in messages)
-    told = mechanism_for(login, HOST, lambda: "n" * 20)
+    told = made_by("SCRAM-SHA-256", **login, nonce=lambda: "n" * 20)
     assert await told.first() == b"n,,n=a,r=" + b"n" * 20
 
 
 async def test_a_jaas_line_takes_the_place_of_user_and_password():
     line = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="al\\"ice" password="se;cret";'
-    assert await mechanism_for(settings(sasl_jaas_config=line, **SASL), HOST).first() == b'\0al"ice\0se;cret'
+    assert await made_by("PLAIN", sasl_jaas_config=line).first() == b'\0al"ice\0se;cret'
     line = "ScramLoginModule required username=alice password=secret tokenauth=true;"
-    made = mechanism_for(settings(sasl_jaas_config=line, sasl_mechanism="SCRAM-SHA-256", **SASL), HOST)
+    made = made_by("SCRAM-SHA-256", sasl_jaas_config=line)
     assert (await made.first()).startswith(b"n,,n=alice,r=")
-    assert (await mechanism_for(settings(sasl_jaas_config=line, sasl_mechanism="SCRAM-SHA-256", **SASL), HOST).first())[
-        -15:
-    ] == b",tokenauth=true"
+    assert (await made_by("SCRAM-SHA-256", sasl_jaas_config=line).first())[-15:] == b",tokenauth=true"
 
 
 @pytest.mark.parametrize(
@@ -186,15 +186,13 @@ async def test_a_jaas_line_takes_the_place_of_user_and_password():
 )
 def test_settings_that_cannot_log_in_are_refused_with_what_is_missing(given, words):
     with pytest.raises(BadSetting, match=words):
-        mechanism_for(settings(**given, **SASL), HOST)
+        made_by(**{"sasl_mechanism": "PLAIN", **given})
 
 
 @pytest.mark.parametrize("name", ["GSSAPI", "gssapi", "DIGEST-MD5"])
 def test_mechanisms_that_are_not_there_are_refused_by_name(name):
-    login = settings(sasl_plain_username="a", sasl_plain_password="b", **SASL)
-    object.__setattr__(login, "sasl_mechanism", name)
     with pytest.raises(BadSetting, match="Kerberos" if "gss" in name.lower() else "not known"):
-        mechanism_for(login, HOST)
+        made_by(name, sasl_plain_username="a", sasl_plain_password="b")
 
 
 async def test_plain_refuses_what_cannot_be_sent_and_hides_the_password():

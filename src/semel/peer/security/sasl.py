@@ -1,4 +1,4 @@
-"""SASL over the Kafka protocol: which mechanism the settings ask for, and the conversation with the broker.
+"""SASL over the Kafka protocol: the mechanism that is asked for, and the conversation with the broker.
 
 A mechanism knows nothing of connections: it gives bytes and takes bytes. `authenticate` carries them, in SaslHandshake
 and SaslAuthenticate, through a call that it is given.
@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from semel.client.errors import AuthenticationFailed, BadSetting, RetriableError, code_text
-from semel.client.security.jaas import user_and_password
-from semel.client.security.oauthbearer import OAuthBearer
-from semel.client.security.scram import HASHES, Scram
-from semel.host.api import Host
+from semel.peer.errors import AuthenticationFailed, BadSetting, Unreachable, code_text
+from semel.peer.security.jaas import user_and_password
+from semel.peer.security.oauthbearer import OAuthBearer
+from semel.peer.security.scram import HASHES, InThread, Scram
 from semel.wire.errors import ErrorCode
 from semel.wire.schema import Request, Response
 from semel.wire.spec.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from semel.wire.spec.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-
-if TYPE_CHECKING:
-    from semel.client.settings import ConnectionSettings
 
 MOST_ROUNDS = 8
 _NONCE_BYTES = 24
@@ -88,32 +84,37 @@ def new_nonce() -> str:
     return secrets.token_urlsafe(_NONCE_BYTES)
 
 
-def mechanism_for(settings: ConnectionSettings, host: Host, nonce: Callable[[], str] = new_nonce) -> Mechanism:
-    """A new exchange of the mechanism that the settings ask for. Raises BadSetting."""
-    name, in_thread = settings.sasl_mechanism.upper(), host.jobs.run_in_thread
+def new_mechanism(
+    sasl_mechanism: str,
+    *,
+    sasl_plain_username: str | None = None,
+    sasl_plain_password: str | None = None,
+    sasl_jaas_config: str | None = None,
+    sasl_oauth_token_provider: Any = None,
+    in_thread: InThread,
+    nonce: Callable[[], str] = new_nonce,
+) -> Mechanism:
+    """A new exchange of the mechanism with this name. Raises BadSetting, with the arguments' names."""
+    name = sasl_mechanism.upper()
     if name == "GSSAPI":
         raise BadSetting(f"sasl_mechanism: {_GSSAPI}")
     if name == OAuthBearer.name:
-        if settings.sasl_oauth_token_provider is None:
+        if sasl_oauth_token_provider is None:
             raise BadSetting("OAUTHBEARER needs sasl_oauth_token_provider")
-        return OAuthBearer(settings.sasl_oauth_token_provider, in_thread=in_thread)
+        return OAuthBearer(sasl_oauth_token_provider, in_thread=in_thread)
     if name != Plain.name and name not in HASHES:
         raise BadSetting(f"sasl_mechanism: {name} is not known; known are PLAIN, {', '.join(HASHES)} and OAUTHBEARER")
-    username, password, is_token = _user_and_password(settings, name)
+    is_token = False
+    username, password = sasl_plain_username, sasl_plain_password
+    if sasl_jaas_config is not None:
+        if username is not None or password is not None:
+            raise BadSetting("sasl_jaas_config and sasl_plain_username or sasl_plain_password are given: one is enough")
+        username, password, is_token = user_and_password(sasl_jaas_config, name)
+    if not username or not password:
+        raise BadSetting(f"{name} needs sasl_plain_username and sasl_plain_password")
     if name == Plain.name:
         return Plain(username, password)
     return Scram(name, username, password, nonce=nonce(), in_thread=in_thread, is_delegation_token=is_token)
-
-
-def _user_and_password(settings: ConnectionSettings, mechanism: str) -> tuple[str, str, bool]:
-    username, password = settings.sasl_plain_username, settings.sasl_plain_password
-    if settings.sasl_jaas_config is not None:
-        if username is not None or password is not None:
-            raise BadSetting("sasl_jaas_config and sasl_plain_username or sasl_plain_password are given: one is enough")
-        return user_and_password(settings.sasl_jaas_config, mechanism)
-    if not username or not password:
-        raise BadSetting(f"{mechanism} needs sasl_plain_username and sasl_plain_password")
-    return username, password, False
 
 
 async def authenticate(call: Call, mechanism: Mechanism) -> int:
@@ -138,7 +139,7 @@ async def authenticate(call: Call, mechanism: Mechanism) -> int:
 async def _say(call: Call, mechanism: Mechanism, token: bytes) -> SaslAuthenticateResponse:
     try:
         answer = await call(SaslAuthenticateRequest(auth_bytes=token), SaslAuthenticateResponse)
-    except (ConnectionError, RetriableError) as error:
+    except (ConnectionError, Unreachable) as error:
         if mechanism.refusal is not None:  # some brokers hang up once they have said it
             raise AuthenticationFailed(mechanism.refusal) from error
         raise

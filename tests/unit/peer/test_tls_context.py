@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from open_descriptors import open_descriptors
-from semel.client.errors import BadSetting
-from semel.client.security.tls import context_for, tls_context
-from semel.client.settings import ConnectionSettings, load
+from semel.peer.errors import BadSetting
+from semel.peer.security.tls import tls_context
+from tls_handshake import handshake
 
 CERTIFICATES = Path(__file__).parents[2] / "certificates"
 CA, CLIENT, KEY = (str(CERTIFICATES / name) for name in ("ca.pem", "client.pem", "client.key"))
@@ -17,32 +17,6 @@ ENCRYPTED = str(CERTIFICATES / "client.encrypted.key")
 
 def text(path):
     return Path(path).read_text()
-
-
-def handshake(context, name="broker", *, wants_certificate=False, newest=None):
-    """With the broker of the test certificates, in memory: the name on the client's certificate, None without one."""
-    server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server_context.load_cert_chain(CERTIFICATES / "broker.pem", CERTIFICATES / "broker.key")
-    if newest is not None:
-        server_context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
-        server_context.maximum_version = newest
-    if wants_certificate:
-        server_context.load_verify_locations(CA)
-        server_context.verify_mode = ssl.CERT_REQUIRED
-    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
-    client = context.wrap_bio(to_client, to_server, server_hostname=name)
-    server = server_context.wrap_bio(to_server, to_client, server_side=True)
-    done = set()
-    for _ in range(6):
-        for side in (client, server):
-            try:
-                side.do_handshake()
-                done.add(side)
-            except ssl.SSLWantReadError:
-                pass
-    assert done == {client, server}
-    shown = server.getpeercert()
-    return dict(part[0] for part in shown["subject"])["commonName"] if shown else None
 
 
 @pytest.mark.parametrize(
@@ -175,29 +149,3 @@ def test_what_is_wrong_is_said_by_the_name_of_its_setting(given, words):
     with pytest.raises(BadSetting, match=words) as refused:
         tls_context(**given)
     assert "hush" not in str(refused.value)
-
-
-def test_the_clients_settings_become_a_context():
-    kafka_names = {
-        "security.protocol": "SSL",
-        "ssl.truststore.location": CA,
-        "ssl.truststore.type": "PEM",
-        "ssl.keystore.certificate.chain": text(CLIENT),
-        "ssl.keystore.key": text(ENCRYPTED),
-        "ssl.key.password": "secret",
-    }
-    assert handshake(context_for(load(ConnectionSettings, kafka_names)), wants_certificate=True) == "client"
-    for given, checks in (
-        ({}, True),
-        ({"ssl_check_hostname": False}, False),
-        ({"ssl.endpoint.identification.algorithm": ""}, False),
-        ({"ssl.endpoint.identification.algorithm": "https"}, True),
-    ):
-        assert context_for(load(ConnectionSettings, {"ssl_cafile": CA, **given})).check_hostname is checks
-
-
-def test_a_ready_context_is_taken_as_it_is():
-    ready = ssl.create_default_context()
-    assert context_for(load(ConnectionSettings, {"ssl_context": ready})) is ready
-    with pytest.raises(BadSetting, match=r"allowed is an ssl\.SSLContext"):
-        context_for(load(ConnectionSettings, {"ssl_context": object()}))

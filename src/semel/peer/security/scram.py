@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable
 from enum import Enum, auto
 from typing import Protocol
 
-from semel.client.errors import AuthenticationFailed, BadSetting
 from semel.host.api import Arguments, Result
+from semel.peer.errors import AuthenticationFailed, BadSetting
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 FEWEST_ITERATIONS = 4096

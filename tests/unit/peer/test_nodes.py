@@ -5,19 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
-from semel.client.errors import AuthenticationFailed, Closed, Disconnected, SemelError
-from semel.client.metadata import Node
-from semel.client.nodes import Nodes
-from semel.client.settings import ConnectionSettings, load
+from semel.peer.backoff import Backoff
+from semel.peer.errors import AuthenticationFailed, Closed, PeerError, Unreachable
+from semel.peer.nodes import Nodes
 from semel.rpc.connection import Connection
 from semel.sim.host import SimWorld
 from semel.sim.loop import SimLoop, run
 
-ONE, TWO, THREE = Node(1, "one", 9092), Node(2, "two", 9092), Node(3, "three", 9092)
+
+class Place(NamedTuple):
+    host: str
+    port: int = 9092
+
+
+ONE, TWO, THREE = Place("one"), Place("two"), Place("three")
 
 
 class FakeConnection:
@@ -37,16 +42,16 @@ class FakeConnection:
 class Bench:
     """Nodes whose connections the test makes: at once, after a while, or never."""
 
-    def __init__(self, loop: SimLoop, **settings: Any) -> None:
+    def __init__(self, loop: SimLoop, *, backoff_ms: tuple[int, int], idle_s: float) -> None:
         self.loop = loop
         self.opened: list[tuple[float, str]] = []
         self.delay_s = 0.0
-        self.problem: SemelError | None = None
+        self.problem: PeerError | None = None
         self.closes_at_once = False
         self.ended: list[int] = []
         self.connected: list[int] = []
-        host = SimWorld(loop, 1).host("client")
-        self.nodes = Nodes(host, load(ConnectionSettings, settings), self._open)  # type: ignore[arg-type]
+        random = SimWorld(loop, 1).host("caller").random
+        self.nodes = Nodes(random, self._open, backoff=Backoff(random, *backoff_ms), idle_s=idle_s)  # type: ignore[arg-type]
         self.nodes.ended = self.ended.append
         self.nodes.connected = self.connected.append
         self.nodes.update({1: ONE, 2: TWO})
@@ -69,7 +74,7 @@ class Bench:
 Test = Callable[[Bench], Coroutine[Any, Any, None]]
 
 
-def bench(**settings: Any) -> Callable[[Test], Callable[[], None]]:
+def bench(*, backoff_ms: tuple[int, int] = (50, 1000), idle_s: float = 540.0) -> Callable[[Test], Callable[[], None]]:
     def decorate(test: Test) -> Callable[[], None]:
         def in_virtual_time() -> None:
             loop = SimLoop(end_s=100_000)
@@ -77,7 +82,7 @@ def bench(**settings: Any) -> Callable[[Test], Callable[[], None]]:
             loop.set_exception_handler(lambda _, context: raised.append(context))
 
             async def scenario() -> None:
-                made = Bench(loop, **settings)
+                made = Bench(loop, backoff_ms=backoff_ms, idle_s=idle_s)
                 await test(made)
                 await made.nodes.close()
                 await asyncio.sleep(0)
@@ -137,7 +142,7 @@ async def test_one_who_gives_up_does_not_end_the_attempt_of_the_others(nodes: Be
 
 @bench()
 async def test_a_failed_attempt_is_told_to_all_who_wait(nodes: Bench) -> None:
-    nodes.problem = Disconnected("no way")
+    nodes.problem = Unreachable("no way")
     results = await asyncio.gather(nodes.connect(1), nodes.connect(1), return_exceptions=True)
     assert results == [nodes.problem, nodes.problem]
     assert nodes.ended == [1]
@@ -145,16 +150,16 @@ async def test_a_failed_attempt_is_told_to_all_who_wait(nodes: Bench) -> None:
 
 @bench()
 async def test_a_node_that_is_none_of_the_cluster_is_refused(nodes: Bench) -> None:
-    with pytest.raises(Disconnected, match="node 7 is not part of the cluster"):
+    with pytest.raises(Unreachable, match="node 7 is not part of the cluster"):
         await nodes.connect(7)
     assert nodes.nodes.connection(7) is None
 
 
-@bench(reconnect_backoff_ms=100, reconnect_backoff_max_ms=1000)
+@bench(backoff_ms=(100, 1000))
 async def test_attempts_that_fail_are_repeated_after_longer_and_longer_pauses(nodes: Bench) -> None:
-    nodes.problem = Disconnected("no way")
+    nodes.problem = Unreachable("no way")
     for _ in range(7):
-        with pytest.raises(Disconnected):
+        with pytest.raises(Unreachable):
             await nodes.connect(1)
     times_s = [at_s for at_s, _ in nodes.opened]
     for (before, after), pause_s in zip(pairwise(times_s), [0.1, 0.2, 0.4, 0.8, 1.0, 1.0], strict=True):
@@ -166,14 +171,14 @@ async def test_attempts_that_fail_are_repeated_after_longer_and_longer_pauses(no
     await nodes.connect(1)
     assert nodes.loop.time() - began_s <= 0.12, "after a success the pause is short again"
     (await nodes.connect(1)).close()
-    nodes.problem = Disconnected("no way")
+    nodes.problem = Unreachable("no way")
     for _ in range(2):
-        with pytest.raises(Disconnected):
+        with pytest.raises(Unreachable):
             await nodes.connect(1)
     assert nodes.opened[-1][0] - nodes.opened[-2][0] <= 0.24, "and grows from there"
 
 
-@bench(reconnect_backoff_ms=10, reconnect_backoff_max_ms=5000)
+@bench(backoff_ms=(10, 5000))
 async def test_a_refused_login_is_repeated_after_the_longest_pause_only(nodes: Bench) -> None:
     nodes.problem = AuthenticationFailed("wrong password")
     for _ in range(2):
@@ -189,7 +194,7 @@ async def test_a_connection_that_ends_right_away_counts_as_failed(nodes: Bench) 
     await asyncio.sleep(0.01)
     assert nodes.ended == [1], "or nobody would ever try again"
     assert nodes.connected == []
-    with pytest.raises(Disconnected):
+    with pytest.raises(Unreachable):
         await nodes.connect(1)
     assert nodes.opened[1][0] - nodes.opened[0][0] >= 0.03
     nodes.closes_at_once = False
@@ -229,10 +234,10 @@ async def test_a_node_that_is_gone_loses_its_connection_and_its_attempts(nodes: 
     await asyncio.sleep(1)
     nodes.nodes.update({3: THREE})
     assert not first.is_open
-    with pytest.raises(Disconnected, match="node 2 is not part of the cluster any more"):
+    with pytest.raises(Unreachable, match="node 2 is not part of the cluster any more"):
         await waiting
     assert nodes.nodes.known == [3]
-    with pytest.raises(Disconnected):
+    with pytest.raises(Unreachable):
         await nodes.connect(1)
 
 
@@ -240,7 +245,7 @@ async def test_a_node_that_is_gone_loses_its_connection_and_its_attempts(nodes: 
 async def test_a_node_that_has_moved_is_connected_to_at_its_new_place(nodes: Bench) -> None:
     old = await nodes.connect(1)
     untouched = await nodes.connect(2)
-    nodes.nodes.update({1: Node(1, "elsewhere", 9092), 2: TWO})
+    nodes.nodes.update({1: Place("elsewhere"), 2: TWO})
     assert not old.is_open
     assert untouched.is_open
     await nodes.connect(1)
@@ -252,7 +257,7 @@ async def test_an_attempt_to_a_place_that_was_left_meanwhile_is_dropped(nodes: B
     nodes.delay_s = 2
     assert nodes.nodes.connection(1) is None
     await asyncio.sleep(1)
-    nodes.nodes.update({1: Node(1, "elsewhere", 9092)})
+    nodes.nodes.update({1: Place("elsewhere")})
     await asyncio.sleep(5)
     assert nodes.connected == []
     await nodes.connect(1)
@@ -262,7 +267,7 @@ async def test_an_attempt_to_a_place_that_was_left_meanwhile_is_dropped(nodes: B
 # -- idling
 
 
-@bench(connections_max_idle_ms=10_000)
+@bench(idle_s=10)
 async def test_an_idle_connection_is_closed_quietly_and_made_again_at_once_when_needed(nodes: Bench) -> None:
     idle = await nodes.connect(1)
     used = await nodes.connect(2)
@@ -278,7 +283,7 @@ async def test_an_idle_connection_is_closed_quietly_and_made_again_at_once_when_
     assert nodes.loop.time() == began_s
 
 
-@bench(connections_max_idle_ms=10_000)
+@bench(idle_s=10)
 async def test_a_connection_that_waits_for_an_answer_is_not_idle(nodes: Bench) -> None:
     busy = await nodes.connect(1)
     busy.in_flight = 1
@@ -310,8 +315,8 @@ async def test_among_equals_chance_decides(nodes: Bench) -> None:
 
 @bench()
 async def test_a_node_that_has_just_failed_is_chosen_last(nodes: Bench) -> None:
-    nodes.problem = Disconnected("no way")
-    with pytest.raises(Disconnected):
+    nodes.problem = Unreachable("no way")
+    with pytest.raises(Unreachable):
         await nodes.connect(1)
     assert {nodes.nodes.least_loaded() for _ in range(20)} == {2}
     assert nodes.nodes.least_loaded({2}) == 1

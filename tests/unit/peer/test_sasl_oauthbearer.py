@@ -9,8 +9,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from sasl_peers import inline
 
-from semel.client.errors import AuthenticationFailed, BadSetting, RetriableError, TimedOut
-from semel.client.security.oauthbearer import OAuthBearer, OAuthToken
+from semel.peer.errors import AuthenticationFailed, BadSetting, TimedOut, TokenUnavailable
+from semel.peer.security.oauthbearer import OAuthBearer, OAuthToken
 
 PLAIN_TOKEN = b"n,,\x01auth=Bearer abc.DEF-1_2~3+4/5==\x01\x01"
 TOKEN = "abc.DEF-1_2~3+4/5=="
@@ -95,8 +95,8 @@ async def test_a_provider_that_fails_is_named_and_one_whose_server_is_away_may_b
 
     for error, kind in (
         (KeyError("claims"), AuthenticationFailed),
-        (ConnectionRefusedError("down"), RetriableError),
-        (TimeoutError("slow"), RetriableError),
+        (ConnectionRefusedError("down"), TokenUnavailable),
+        (TimeoutError("slow"), TokenUnavailable),
         (TimedOut("ours"), TimedOut),
     ):
         with pytest.raises(kind, match=r"token provider failed|ours"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from semel.client.errors import BadSetting
+from semel.peer.errors import BadSetting
 
 MECHANISMS_OF = {"PlainLoginModule": ("PLAIN",), "ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512")}
 _REFUSED = {

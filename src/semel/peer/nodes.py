@@ -7,17 +7,26 @@ longer each time; those who can choose another node meanwhile do. Idle connectio
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import random as random_module
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
 
-from semel.client.backoff import Backoff
-from semel.client.errors import AuthenticationFailed, Closed, Disconnected, SemelError
-from semel.client.metadata import Node
-from semel.client.settings import ConnectionSettings
-from semel.host.api import Host
+from semel.peer.backoff import Backoff
+from semel.peer.errors import AuthenticationFailed, Closed, PeerError, Unreachable
 from semel.rpc.connection import Connection
 
 Open = Callable[[str, int, Callable[[Connection], None]], Awaitable[Connection]]
 """Opens a connection to a host and port, ready for requests; calls back when it has ended."""
+
+
+class Address(Protocol):
+    """Where a node is to be found."""
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def port(self) -> int: ...
 
 
 class _Peer:
@@ -32,29 +41,31 @@ class _Peer:
 
 
 class Nodes:
-    def __init__(self, host: Host, settings: ConnectionSettings, open_connection: Open) -> None:
+    """A connection that was not used for `idle_s` is closed."""
+
+    def __init__(self, random: random_module.Random, open_connection: Open, *, backoff: Backoff, idle_s: float) -> None:
         self.ended: Callable[[int], None] = lambda node_id: None
         """Called with the id of a node whose connection has ended, or could not be made."""
         self.connected: Callable[[int], None] = lambda node_id: None
         """Called with the id of a node when its connection is ready."""
-        self._random = host.random
-        self._backoff = Backoff(host.random, settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms)
-        self._idle_s = settings.connections_max_idle_ms / 1000
+        self._random = random
+        self._backoff = backoff
+        self._idle_s = idle_s
         self._open = open_connection
         self._peers: dict[int, _Peer] = {}
         self._is_closed = False
         self._sweeper: asyncio.TimerHandle | None = None
 
-    def update(self, nodes: dict[int, Node]) -> None:
+    def update(self, nodes: Mapping[int, Address]) -> None:
         """The nodes of the cluster: a node that has moved or gone loses its connection."""
         for node_id, peer in list(self._peers.items()):
             node = nodes.get(node_id)
             if node is None or (node.host, node.port) != peer.address:
                 del self._peers[node_id]
                 self._drop(peer)
-        for node in nodes.values():
-            if node.node_id not in self._peers:
-                self._peers[node.node_id] = _Peer((node.host, node.port))
+        for node_id, node in nodes.items():
+            if node_id not in self._peers:
+                self._peers[node_id] = _Peer((node.host, node.port))
 
     @property
     def known(self) -> list[int]:
@@ -78,12 +89,12 @@ class Nodes:
         return None if peer is None else peer.problem
 
     async def connect(self, node_id: int) -> Connection:
-        """Waits for a connection; raises Disconnected when the attempt that runs or begins now fails."""
+        """Waits for a connection; raises Unreachable when the attempt that runs or begins now fails."""
         if self._is_closed:
             raise Closed("the client was closed")
         peer = self._peers.get(node_id)
         if peer is None:
-            raise Disconnected(f"node {node_id} is not part of the cluster any more")
+            raise Unreachable(f"node {node_id} is not part of the cluster any more")
         if peer.connection is None:
             attempt = self._attempt(node_id, peer)
             try:
@@ -92,11 +103,11 @@ class Nodes:
                 if attempt.cancelled():  # the node was dropped; we ourselves were not cancelled
                     if self._is_closed:
                         raise Closed("the client was closed") from None
-                    raise Disconnected(f"node {node_id} is not part of the cluster any more") from None
+                    raise Unreachable(f"node {node_id} is not part of the cluster any more") from None
                 raise
         connection = self.connection(node_id)
         if connection is None:
-            raise Disconnected(f"the connection to node {node_id} ended at once")
+            raise Unreachable(f"the connection to node {node_id} ended at once")
         return connection
 
     def least_loaded(self, excluded: set[int] | frozenset[int] = frozenset()) -> int | None:
@@ -137,8 +148,8 @@ class Nodes:
             host, port = peer.address
             connection = await self._open(host, port, lambda ended: self._has_ended(node_id, peer, ended))
             if not connection.is_open:
-                raise Disconnected(f"the connection to node {node_id} ended at once")
-        except SemelError as error:
+                raise Unreachable(f"the connection to node {node_id} ended at once")
+        except PeerError as error:
             peer.failures += 1
             peer.problem = error
             # A refused login is worth a long pause: trying again soon locks accounts.
@@ -150,7 +161,7 @@ class Nodes:
             peer.attempt = None
         if self._peers.get(node_id) is not peer or self._is_closed:
             connection.close()
-            raise Disconnected(f"node {node_id} is not part of the cluster any more")
+            raise Unreachable(f"node {node_id} is not part of the cluster any more")
         peer.connection = connection
         peer.failures = 0
         peer.problem = None

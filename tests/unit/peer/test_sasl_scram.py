@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parent))
 from sasl_peers import NaiveScramServer, inline
 
-from semel.client.errors import AuthenticationFailed, BadSetting
-from semel.client.security import scram
-from semel.client.security.scram import Scram
+from semel.peer.errors import AuthenticationFailed, BadSetting
+from semel.peer.security import scram
+from semel.peer.security.scram import Scram
 from semel.sim.loop import run
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"

@@ -1,4 +1,4 @@
-"""TLS as the client's settings describe it, in the words of Python's clients (`ssl_cafile`) or of Kafka's (PEM stores).
+"""TLS for the side that calls, by settings as Python's clients have them (`ssl_cafile`) or Kafka's (PEM stores).
 
 TLS 1.2 is the oldest that is spoken. The broker's certificate is always checked; `ssl_check_hostname` says whether it
 must bear the host's name too. Java's own stores (JKS, PKCS12) cannot be read: the refusal says how to convert them.
@@ -13,12 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from semel.client.errors import BadSetting
+from semel.peer.errors import BadSetting
 
 if TYPE_CHECKING:
     import ssl
-
-    from semel.client.settings import ConnectionSettings
 
 _PEM = b"-----BEGIN "
 _MAGIC = {b"\xfe\xed\xfe\xed": "JKS", b"\xce\xce\xce\xce": "JCEKS"}
@@ -41,34 +39,6 @@ class _Source(NamedTuple):
     text: str | None
 
 
-def context_for(settings: ConnectionSettings) -> ssl.SSLContext:
-    """The context for a client's connections. Raises BadSetting."""
-    if settings.ssl_context is not None:
-        return _given_context(settings.ssl_context)
-    return tls_context(
-        ssl_cafile=settings.ssl_cafile,
-        ssl_certfile=settings.ssl_certfile,
-        ssl_keyfile=settings.ssl_keyfile,
-        ssl_password=settings.ssl_password,
-        ssl_check_hostname=settings.ssl_check_hostname and settings.ssl_endpoint_identification_algorithm != "",
-        ssl_truststore_location=settings.ssl_truststore_location,
-        ssl_truststore_type=settings.ssl_truststore_type,
-        ssl_truststore_certificates=settings.ssl_truststore_certificates,
-        ssl_keystore_location=settings.ssl_keystore_location,
-        ssl_keystore_type=settings.ssl_keystore_type,
-        ssl_keystore_certificate_chain=settings.ssl_keystore_certificate_chain,
-        ssl_keystore_key=settings.ssl_keystore_key,
-    )
-
-
-def _given_context(context: object) -> ssl.SSLContext:
-    import ssl
-
-    if not isinstance(context, ssl.SSLContext):
-        raise BadSetting(f"ssl_context: {type(context).__name__} is not allowed; allowed is an ssl.SSLContext")
-    return context
-
-
 def tls_context(
     *,
     ssl_cafile: str | None = None,
@@ -84,7 +54,7 @@ def tls_context(
     ssl_keystore_certificate_chain: str | None = None,
     ssl_keystore_key: str | None = None,
 ) -> ssl.SSLContext:
-    """A context for the client's side. Without authorities of its own it trusts those of the system."""
+    """A context for the side that calls. Without authorities of its own it trusts those of the system."""
     import ssl
 
     _check_store("ssl_truststore_location", ssl_truststore_location, "ssl_truststore_type", ssl_truststore_type)

@@ -1,24 +1,15 @@
-"""For the tests of SASL: a SCRAM server as the RFC spells it out, a host with jobs alone, and brokers that answer."""
+"""For the tests of SASL: a SCRAM server as the RFC spells it out, and brokers that answer."""
 
 import hashlib
 import hmac
 from base64 import b64decode, b64encode
-from types import SimpleNamespace
 
-from semel.client.settings import ConnectionSettings, load
 from semel.wire.spec.sasl_authenticate import SaslAuthenticateResponse
 from semel.wire.spec.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 
 async def inline(function, *arguments):
     return function(*arguments)
-
-
-HOST = SimpleNamespace(jobs=SimpleNamespace(run_in_thread=inline))
-
-
-def settings(**given):
-    return load(ConnectionSettings, given)
 
 
 class NaiveScramServer:

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from semel.client.errors import AuthenticationFailed, BadSetting, RetriableError, SemelError
-from semel.client.security.scram import InThread
+from semel.peer.errors import AuthenticationFailed, BadSetting, PeerError, TokenUnavailable
+from semel.peer.security.scram import InThread
 
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 _EXTENSION_NAME = re.compile(r"[A-Za-z]+")
@@ -72,10 +72,10 @@ class OAuthBearer:
                 return await question()
             answer = await self._in_thread(question)
             return await answer if inspect.isawaitable(answer) else answer
-        except SemelError:
+        except PeerError:
             raise
         except OSError as error:  # a server that is not there now may be there later
-            raise RetriableError(f"the token provider failed: {error!r}") from error
+            raise TokenUnavailable(f"the token provider failed: {error!r}") from error
         except Exception as error:
             raise AuthenticationFailed(f"the token provider failed: {error!r}") from error
 
