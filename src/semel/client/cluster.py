@@ -25,7 +25,7 @@ from semel.client.metadata import NO_NODE, ClusterView, Node, Partition, Topic, 
 from semel.client.peers import ClientConnector, ClientNodes, as_semel_error
 from semel.client.settings import ConnectionSettings
 from semel.host.api import Host
-from semel.peer.backoff import Backoff
+from semel.peer.backoff import Attempts, Backoff
 from semel.rpc.connection import Connection
 from semel.wire.errors import ErrorCode
 from semel.wire.schema import Request, Response
@@ -64,7 +64,7 @@ class Cluster:
     async def start(self) -> None:
         """Finds the cluster. Raises when nobody answers within `bootstrap_timeout_ms`, or at once if it is hopeless."""
         deadline_s = self._now_s() + self.settings.bootstrap_timeout_ms / 1000
-        failures = 0
+        attempts = self.attempts(deadline_s)
         while True:
             try:
                 async with asyncio.timeout_at(deadline_s):
@@ -73,9 +73,8 @@ class Cluster:
             except FatalError:
                 raise
             except SemelError as error:
-                failures += 1
-                pause_s = self._backoff.delay_s(failures)
-                if self._now_s() + pause_s >= deadline_s:
+                pause_s = attempts.pause_s()
+                if pause_s is None:
                     raise self._not_found(error) from error
                 await asyncio.sleep(pause_s)
             except TimeoutError as error:
@@ -209,7 +208,7 @@ class Cluster:
 
     async def _seek(self, name: str, timeout_s: float) -> Topic:
         deadline_s = self._now_s() + timeout_s
-        failures = 0
+        attempts = self.attempts(deadline_s)
         reason = "no broker could be asked"
         while True:
             try:
@@ -229,9 +228,8 @@ class Cluster:
                 reason = problem.text
             except TimeoutError:
                 pass  # the last reason is the better one
-            failures += 1
-            pause_s = self._backoff.delay_s(failures)
-            if self._now_s() + pause_s >= deadline_s:
+            pause_s = attempts.pause_s()
+            if pause_s is None:
                 raise UnknownTopic(f"topic {name!r} was not found within {timeout_s:g} s: {reason}")
             await asyncio.sleep(pause_s)
 
@@ -391,6 +389,9 @@ class Cluster:
 
     def backoff_s(self, failures: int) -> float:
         return self._backoff.delay_s(failures)
+
+    def attempts(self, deadline_s: float) -> Attempts:
+        return Attempts(self._backoff, deadline_s)
 
     def _now_s(self) -> float:
         return asyncio.get_running_loop().time()

@@ -69,9 +69,8 @@ class Coordinators:
         Only for requests that may be repeated. Returns the answer also when its code is an error; after a timeout
         raises TimedOut with the last reason.
         """
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + timeout_s
-        failures = 0
+        deadline_s = asyncio.get_running_loop().time() + timeout_s
+        attempts = self._cluster.attempts(deadline_s)
         reason = "no answer"
         while True:
             try:
@@ -92,8 +91,7 @@ class Coordinators:
                 reason = error.text
                 self.forget(kind, key)
                 self._cluster.stale()
-            failures += 1
-            pause_s = self._cluster.backoff_s(failures)
-            if loop.time() + pause_s >= deadline_s:
+            pause_s = attempts.pause_s()
+            if pause_s is None:
                 raise TimedOut(f"the coordinator of {key!r} did not answer in time; last: {reason}")
             await asyncio.sleep(pause_s)

@@ -335,7 +335,7 @@ class MarkerTopic:
 
     async def _of_leader(self, ask: Callable[[int], Awaitable[T]], deadline_s: float) -> T:
         """Asks the partition's leader, whoever that is, until it answers."""
-        failures = 0
+        attempts = self._cluster.attempts(deadline_s)
         while True:
             try:
                 await self._cluster.topic(self._topic, max(deadline_s - self._now_s(), 0.001))
@@ -346,9 +346,8 @@ class MarkerTopic:
             except FatalError:
                 raise
             except SemelError as error:
-                failures += 1
-                pause_s = self._cluster.backoff_s(failures)
-                if isinstance(error, UnknownTopic) or self._now_s() + pause_s >= deadline_s:
+                pause_s = attempts.pause_s()
+                if isinstance(error, UnknownTopic) or pause_s is None:
                     raise TimedOut(f"the markers could not be read: {error}") from error
                 self._cluster.stale()
                 await asyncio.sleep(pause_s)

@@ -108,3 +108,9 @@ async def test_a_jaas_line_takes_the_place_of_user_and_password():
 def test_settings_that_cannot_log_in_are_refused_with_what_is_missing(given, words):
     with pytest.raises(BadSetting, match=words):
         mechanism_for(settings(**given, **SASL), HOST)
+
+
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
+def test_a_login_that_cannot_work_is_refused_before_anything_is_connected(protocol):
+    with pytest.raises(BadSetting, match="PLAIN needs sasl_plain_username"):
+        ClientConnector(HOST, settings(security_protocol=protocol))

@@ -58,13 +58,12 @@ class Asking:
 
     async def work_off(self, sheet: Sheet[K, V], route: Route[K], ask: Ask[K]) -> dict[K, V]:
         """Asks until every item is done or has failed, or the time is over."""
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + self.timeout_s
-        failures = 0
+        deadline_s = asyncio.get_running_loop().time() + self.timeout_s
+        attempts = self.cluster.attempts(deadline_s)
         while sheet.pending:
             try:
                 async with asyncio.timeout_at(deadline_s):
-                    if failures:
+                    if attempts.failures:
                         await self.cluster.refresh()
                     sheet.begin_round()
                     await self._round(sheet, await route(list(sheet.pending)), ask)
@@ -74,9 +73,8 @@ class Asking:
                 sheet.again_all(error)
             except SemelError as error:
                 sheet.fail_all(error)
-            failures += 1
-            pause_s = self.cluster.backoff_s(failures)
-            if not sheet.pending or loop.time() + pause_s >= deadline_s:
+            pause_s = attempts.pause_s()
+            if not sheet.pending or pause_s is None:
                 break
             await asyncio.sleep(pause_s)
         sheet.give_up(self.timeout_s)

@@ -236,8 +236,7 @@ class GroupOffsets:
 
     async def _repeat(self, attempt: Callable[[], Awaitable[T]], deadline_s: float, what: str) -> T:
         """Tries again, with pauses, what may succeed later, until the time is over."""
-        loop = asyncio.get_running_loop()
-        failures = 0
+        attempts = self._cluster.attempts(deadline_s)
         reason: SemelError | None = None
         while True:
             try:
@@ -248,9 +247,8 @@ class GroupOffsets:
             except RetriableError as error:
                 reason = error
                 self._note_lost(error)
-            failures += 1
-            pause_s = self._cluster.backoff_s(failures)
-            if loop.time() + pause_s >= deadline_s:
+            pause_s = attempts.pause_s()
+            if pause_s is None:
                 raise TimedOut(f"{what} took too long; last: {reason}") from reason
             await asyncio.sleep(pause_s)
 

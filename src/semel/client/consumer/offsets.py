@@ -70,10 +70,10 @@ class LeaderOffsets:
 
     async def list_all(self, targets: Mapping[TopicPartition, int], timeout_s: float) -> dict[TopicPartition, Listed]:
         """Timestamps to offsets. Raises the first failure, and TimedOut with the last reason."""
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + timeout_s
+        deadline_s = asyncio.get_running_loop().time() + timeout_s
+        attempts = self._cluster.attempts(deadline_s)
         found: dict[TopicPartition, Listed] = {}
-        missing, failures = dict(targets), 0
+        missing = dict(targets)
         reason: object = "no answer"
         while missing:
             try:
@@ -89,9 +89,8 @@ class LeaderOffsets:
             missing = {partition: time for partition, time in missing.items() if partition not in found}
             reason = answered.reason or reason
             if missing:
-                failures += 1
-                pause_s = self._cluster.backoff_s(failures)
-                if loop.time() + pause_s >= deadline_s:
+                pause_s = attempts.pause_s()
+                if pause_s is None:
                     raise TimedOut(f"the offsets of {_names(missing)} were not found in time: {reason}")
                 await asyncio.sleep(pause_s)
         return found

@@ -67,9 +67,7 @@ class Questions:
 
     async def _metadata(self, name: str | None) -> MetadataResponse:
         """Asks somebody, and if that fails somebody else, until the time is over. Creates nothing."""
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + self._settings.api_timeout_s
-        failures = 0
+        attempts = self._cluster.attempts(asyncio.get_running_loop().time() + self._settings.api_timeout_s)
         request = MetadataRequest(
             topics=None if name is None else [MetadataRequestTopic(name=name)], allow_auto_topic_creation=False
         )
@@ -77,9 +75,8 @@ class Questions:
             try:
                 return await self._cluster.call_any(request, MetadataResponse, at_least=_NEVER_CREATES_SINCE)
             except RetriableError:
-                failures += 1
-                pause_s = self._cluster.backoff_s(failures)
-                if loop.time() + pause_s >= deadline_s:
+                pause_s = attempts.pause_s()
+                if pause_s is None:
                     raise
                 self._cluster.stale()
                 await asyncio.sleep(pause_s)
