@@ -35,7 +35,7 @@ class _Peer:
         self.connection: Connection | None = None
         self.attempt: asyncio.Task[Connection] | None = None
         self.failures = 0
-        self.problem: SemelError | None = None  # of the last attempt to connect
+        self.problem: PeerError | None = None  # of the last attempt to connect
         self.not_before_s = 0.0
         self.used_s = 0.0
 
@@ -83,7 +83,7 @@ class Nodes:
         self._attempt(node_id, peer)
         return None
 
-    def problem(self, node_id: int) -> SemelError | None:
+    def problem(self, node_id: int) -> PeerError | None:
         """Why the node could not be connected to the last time; None while it is, or was never tried."""
         peer = self._peers.get(node_id)
         return None if peer is None else peer.problem
