@@ -21,8 +21,8 @@ demo: $(VENV)/.ready ## Payments through Spark in two ways, while the plug is pu
 	@$(BIN)/python demo/demo.py
 
 test: $(VENV)/.ready ## Run every test but those that start Spark or need Maven
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not spark and not alone" $(ARGS)
-	@$(BIN)/python -m pytest -m "alone" $(ARGS) || [ $$? -eq 5 ]  # 5: ARGS has chosen none of them
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not spark and not kafka and not alone" $(ARGS)
+	@$(BIN)/python -m pytest -m "alone and not spark and not kafka" $(ARGS) || [ $$? -eq 5 ]  # 5: ARGS has chosen none of them
 
 spark: $(VENV)/.ready ## The tests that start Spark (Java 17; some minutes)
 	@$(BIN)/python -m pytest -m "spark and not kafka" $(SPARK_TESTS) $(ARGS)
