@@ -8,23 +8,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import broker_clients
 import broker_starts
-import kload
-import memory
+import load_generator
 from brokers import Node, kafka_node, semel_node
 from cases import Case, Progress, chosen, run_cases
-from kload import Loaded
+from fresh_topic import fresh_topic
+from load_generator import Fetch, Loaded, Produce
 from measured import Measured, measured
 
 _SECONDS = 1.8
 _WARM_UP_S = 3.0
 # More than any of them writes while it warms up.
 _WRITTEN_BYTES = 2 << 30
+_PARTITIONS = 4
+# What is to be read.
+_FILLING = Produce(in_flight=2, records=64)
 
 
 class Figure(NamedTuple):
@@ -38,14 +41,14 @@ class Figure(NamedTuple):
 
 
 class Load(NamedTuple):
-    options: tuple[str, ...]
+    work: Produce | Fetch
     figures: tuple[Figure, ...]
     fsync: bool = False
 
 
 LOADS = {
     "produce 1 KB": Load(
-        ("-m", "0", "-c", "4", "-k", "5", "-r", "16", "-v", "1000"),
+        Produce(connections=4, in_flight=5, records=16, value_bytes=1000),
         (
             Figure("throughput", lambda one: one.megabytes, "MB/s", 1.1),
             Figure("broker CPU", lambda one: one.cpu_s_per_gb, "s/GB", 0.6, True),
@@ -53,43 +56,57 @@ LOADS = {
         fsync=True,
     ),
     "produce 1 KB, 16 connections": Load(
-        ("-m", "0", "-c", "16", "-k", "5", "-r", "16", "-v", "1000"),
+        Produce(connections=16, in_flight=5, records=16, value_bytes=1000),
         (Figure("throughput", lambda one: one.megabytes, "MB/s", 1.1),),
         fsync=True,
     ),
     "produce 1 KB, 128 connections": Load(
-        ("-m", "0", "-c", "128", "-k", "5", "-r", "16", "-v", "1000"),
+        Produce(connections=128, in_flight=5, records=16, value_bytes=1000),
         (Figure("throughput", lambda one: one.megabytes, "MB/s", 1.1),),
         fsync=True,
     ),
     "produce 100 B": Load(
-        ("-m", "0", "-c", "4", "-k", "5", "-r", "160", "-v", "100"),
+        Produce(connections=4, in_flight=5, records=160, value_bytes=100),
         (
             Figure("throughput", lambda one: one.megabytes, "MB/s"),
             Figure("broker CPU", lambda one: one.cpu_s_per_gb, "s/GB", 0.6, True),
         ),
     ),
     "one record a request, 8 connections": Load(
-        ("-m", "0", "-c", "8", "-k", "1", "-r", "1", "-v", "100"),
+        Produce(connections=8, in_flight=1, records=1, value_bytes=100),
         (Figure("requests", lambda one: one.requests, "/s", 2.0),),
     ),
     "one record a request, 32 connections": Load(
-        ("-m", "0", "-c", "32", "-k", "1", "-r", "1", "-v", "100"),
+        Produce(connections=32, in_flight=1, records=1, value_bytes=100),
         (Figure("requests", lambda one: one.requests, "/s", 2.0),),
     ),
     "one produce at a time": Load(
-        ("-m", "0", "-c", "1", "-k", "1", "-r", "1", "-v", "100"),
+        Produce(connections=1, in_flight=1, records=1, value_bytes=100),
         (
             Figure("p50", lambda one: one.p50_us, "us", 0.6, True),
             Figure("p99", lambda one: one.p99_us, "us", 0.6, True),
         ),
         fsync=True,
     ),
+    "1,000 produces a second, whatever the broker does": Load(
+        Produce(in_flight=5, value_bytes=100, rate=1000),
+        (
+            Figure("p50", lambda one: one.p50_us, "us", None, True),
+            Figure("p99", lambda one: one.p99_us, "us", None, True),
+        ),
+    ),
     "fetch": Load(
-        ("-m", "1", "-c", "4", "-k", "1", "-x", "1048576"),
+        Fetch(),
         (
             Figure("throughput", lambda one: one.megabytes, "MB/s", 1.2),
             Figure("broker CPU", lambda one: one.cpu_s_per_gb, "s/GB", 0.8, True),
+        ),
+    ),
+    "fetch in sessions, 4 partitions a request": Load(
+        Fetch(max_bytes=64 << 10, partitions_per_request=4, sessions=True),
+        (
+            Figure("requests", lambda one: one.requests, "/s"),
+            Figure("broker CPU", lambda one: one.cpu_us_per_request, "us a request", None, True),
         ),
     ),
 }
@@ -123,9 +140,9 @@ class Both:
     def _warm_up_java(self, node: Node) -> None:
         """What Java has not run for some seconds, it has not compiled."""
         topic = "warming-up"
-        node.create(topic, 4)
+        node.create(topic, _PARTITIONS)
         for name in ("produce 1 KB", "one record a request, 32 connections", "fetch"):
-            kload.load(node, topic, *LOADS[name].options, seconds=_WARM_UP_S)
+            load_generator.load(node, topic, LOADS[name].work, seconds=_WARM_UP_S)
         node.delete(topic)
 
 
@@ -150,20 +167,19 @@ def _loaded(
     nodes: tuple[Node, ...], name: str, load: Load, rounds: int, seconds: float, tell: Progress
 ) -> list[Measured]:
     topic = name.replace(" ", "-").replace(",", "")
-    reads = "1" in load.options[:2]
+    reads = isinstance(load.work, Fetch)
     needed_bytes, most_written = _WRITTEN_BYTES, 0.0
     for node in nodes if reads else ():
-        node.create(topic, 4)
-        kload.load(node, topic, "-m", "0", "-c", "4", "-k", "2", "-r", "64", "-v", "1000", seconds=_WARM_UP_S)
+        node.create(topic, _PARTITIONS)
+        load_generator.load(node, topic, _FILLING, seconds=_WARM_UP_S)
     os.sync()  # or what one of them has written faster is written back while it is read
     done: dict[str, list[Loaded]] = {node.name: [] for node in nodes}
     for number in range(rounds + 1):
         for node in nodes:
             turn_s = seconds if number else max(seconds, _WARM_UP_S)
-            if reads:
-                one = kload.load(node, topic, *load.options, seconds=turn_s)
-            else:
-                one = _written(node, f"{topic}-{number}", load, turn_s, needed_bytes)
+            where = topic if reads else f"{topic}-{number}"
+            with nullcontext() if reads else fresh_topic(node, where, _PARTITIONS, needed_bytes):
+                one = load_generator.load(node, where, load.work, seconds=turn_s)
             turn = f"round {number} of {rounds}" if number else "warming up"
             tell(f"{name}, {turn}: {node.name}: {one.requests:,.0f} requests/s, {one.megabytes:,.0f} MB/s")
             if number:
@@ -183,17 +199,6 @@ def _loaded(
     return found
 
 
-def _written(node: Node, topic: str, load: Load, seconds: float, needed_bytes: int) -> Loaded:
-    """To a topic of its own. Nobody pays for what was written before: that is on the disk, and when it is deleted it
-    is not in memory any more."""
-    node.create(topic, 4)
-    os.sync()
-    memory.fetch_back(needed_bytes)
-    one = kload.load(node, topic, *load.options, seconds=seconds)
-    node.delete(topic)
-    return one
-
-
 def _row(name: str, figure: Figure, ours: list[Loaded], theirs: list[Loaded]) -> Measured:
     return measured(
         f"{name}: {figure.what}",
@@ -210,4 +215,4 @@ def skip_reason() -> str | None:
     import apache_kafka
 
     os.environ.setdefault(apache_kafka.ASKED_FOR_KAFKA, "1")
-    return apache_kafka.skip_reason() or kload.skip_reason()
+    return apache_kafka.skip_reason() or load_generator.skip_reason()

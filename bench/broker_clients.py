@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
-import memory
 import perf_tools
 from brokers import Node
 from cases import Case, Progress
+from fresh_topic import fresh_topic
 from measured import Measured, measured
 
 _WORKERS = Path(__file__).with_name("broker_workers.py")
@@ -160,7 +160,8 @@ def _measured(
             if number == 0 and node is taking_turns[1]:
                 for _ in range(warming - 1):
                     work(node, topic)
-            one = _by_itself(node, topic, work) if writes_much else work(node, topic)
+            with fresh_topic(node, topic, _PARTITIONS, _WRITTEN_BYTES) if writes_much else nullcontext():
+                one = work(node, topic)
             turn = f"round {number} of {rounds}" if number else "warming up"
             told = ", ".join(f"{column.row} {one[column.figure]:,.4g} {column.unit}" for column in columns)
             tell(f"{name}, {turn}: {node.name}: {told}")
@@ -175,16 +176,6 @@ def _measured(
             _row(f"{name}, fsync: {column.row}", column._replace(goal=None), durable, theirs) for column in columns
         ]
     return found
-
-
-def _by_itself(node: Node, topic: str, work: Work) -> dict[str, float]:
-    """With a topic of its own, when all that was written before is on the disk: nobody pays for what others wrote."""
-    node.create(topic, _PARTITIONS)
-    os.sync()
-    memory.fetch_back(_WRITTEN_BYTES)
-    one = work(node, topic)
-    node.delete(topic)
-    return one
 
 
 def _row(name: str, column: Column, ours: list[dict[str, float]], theirs: list[dict[str, float]]) -> Measured:

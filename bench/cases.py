@@ -26,8 +26,16 @@ class Progress:
         self._done = 0
         self._begin_s = time.monotonic()
 
+    def expect(self, steps: int) -> None:
+        """There are so many more steps than it was told of."""
+        self._steps += steps
+
     def __call__(self, text: str) -> None:
         self._done += 1
+        self.say(text)
+
+    def say(self, text: str) -> None:
+        """No step of its own."""
         minutes, seconds = divmod(int(time.monotonic() - self._begin_s), 60)
         place = f"{self._done} of {self._steps}, " if self._steps else ""
         print(f"[{place}{minutes}:{seconds:02d}] {text}", file=sys.stderr, flush=True)

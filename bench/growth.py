@@ -16,7 +16,6 @@ from pathlib import Path
 import growth_groups
 import growth_partitions
 import growth_transactions
-import kload
 from brokers import Node, semel_node
 from cases import Case, Progress, chosen, run_cases
 from curves import Curve, size_text
@@ -37,6 +36,7 @@ from growth_load import (
     tries,
     write_from_many,
 )
+from load_generator import Produce, load, skip_reason
 
 NOTE = (
     "semel with `--flush os`, alone on one core with its client: one connection, one request at a time. CPU is the "
@@ -49,11 +49,12 @@ _BATCH = [b"." * 100]
 _SEED = 7
 _PLACES = 150
 _FIRST_PRODUCER_ID = 1_000_000
+_WITH_LOAD = "log size"
 
 
 def measure(root: Path, share: float, words: str) -> list[Curve]:
     sizes: dict[str, tuple[list[int], Callable[[Node, list[int], Progress], list[Curve]]]] = {
-        "log size": (_scaled([10, 100, 1000, 10_000], share), _log_size),
+        _WITH_LOAD: (_scaled([10, 100, 1000, 10_000], share), _log_size),
         "partitions": (_scaled([1, 10, 100, 1000, 5000], share), growth_partitions.measure),
         "producer ids": (_scaled([1, 1000, 10_000, 100_000, 1_000_000], share), _producer_ids),
         "consumers of a group": (_scaled([1, 10, 100, 400, 1600], share), growth_groups.measure),
@@ -70,9 +71,12 @@ def measure(root: Path, share: float, words: str) -> list[Curve]:
 
         return Case(name, len(points), run)
 
-    reason = kload.skip_reason()
-    names = [name for name in sizes if reason is None or name != "log size"]
-    return run_cases(chosen([case(name) for name in names], words))
+    cases = chosen([case(name) for name in sizes], words)
+    reason = skip_reason()
+    if reason is not None:
+        Progress().say(f"{_WITH_LOAD} is left out: {reason}")
+        cases = [one for one in cases if one.name != _WITH_LOAD]
+    return run_cases(cases)
 
 
 def _scaled(sizes: list[int], share: float) -> list[int]:
@@ -122,9 +126,9 @@ def _log_size_beside(node: Node, pulse: Pulse, sizes: list[int], tell: Progress)
     with Caller(node) as caller:
         for size in sizes:
             while written < size:
-                options = ("-m", "0", "-c", "1", "-k", "8", "-r", "64", "-v", "1000")
+                work = Produce(connections=1, in_flight=8, records=64, partitions=1)
                 seconds = min(max((size - written) / 400, 0.05), 2.0)
-                written += kload.load(node, topic, *options, seconds=seconds, partitions=1).sum_megabytes
+                written += load(node, topic, work, seconds=seconds).sum_megabytes
             os.sync()  # else the machine still writes out what fills the log, the more the larger that is
             places = [chance.randrange(int(written * 1000)) for _ in range(_PLACES)]
             fetches = [fetch_frame(topic, 0, place) for place in places] * (REQUESTS // _PLACES)
