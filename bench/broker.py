@@ -20,6 +20,7 @@ from cases import Case, Progress, chosen, run_cases
 from fresh_topic import fresh_topic
 from load_generator import Fetch, Loaded, Produce
 from measured import Measured, measured
+from repeats import repeating
 
 _SECONDS = 1.8
 _WARM_UP_S = 3.0
@@ -152,7 +153,7 @@ def measure(root: Path, rounds: int, share: float, words: str) -> list[Measured]
         cases = [_load_case(both, name, load, rounds, seconds) for name, load in LOADS.items()]
         cases += broker_clients.cases(lambda: both.nodes, rounds, share)
         cases += broker_starts.cases(root, rounds, share)
-        return run_cases(chosen(cases, words))
+        return run_cases([repeating(case) for case in chosen(cases, words)])
 
 
 def _load_case(both: Both, name: str, load: Load, rounds: int, seconds: float) -> Case[Measured]:

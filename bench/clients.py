@@ -8,10 +8,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from measured import Measured, measured
+from repeats import steady
 
 _WORKER = Path(__file__).with_name("client_workers.py")
 _TIMEOUT_S = 300
@@ -63,20 +65,27 @@ def measure(
     address: str, rows: list[Row], sizes: dict[int, str], rounds: int, share: float, told: Callable[[str], None]
 ) -> list[Measured]:
     """Rates of all workers named in the rows, for values of each size; `sizes` says into or out of which topic."""
-    results = []
-    workers = list(dict.fromkeys(name for row in rows for name in (row.worker, row.beside)))
+    found: list[Measured] = []
     for place, (size, topic) in enumerate(sizes.items()):
-        rates: dict[str, list[float]] = {name: [] for name in workers}
-        for number in range(rounds):
-            for name in workers:
-                count = max(int(COUNTS[name][place] * share), 20_000)
-                rates[name].append(count / _run(name, address, topic, count, size))
-                told(f"{name} {size} B, round {number + 1} of {rounds}: {rates[name][-1]:,.0f} records/s")
-        for row in rows:
-            mine, other = rates[row.worker], rates[row.beside]
-            name = f"{row.worker}, {size} B"
-            results.append(measured(name, mine, other, beside=row.beside, unit="records/s", goal=row.goal))
-    return results
+
+        def rows_of(rows: list[Row], place: int = place, size: int = size, topic: str = topic) -> list[Measured]:
+            workers = list(dict.fromkeys(name for row in rows for name in (row.worker, row.beside)))
+            rates: dict[str, list[float]] = {name: [] for name in workers}
+            for number in range(rounds):
+                for name in workers:
+                    count = max(int(COUNTS[name][place] * share), 20_000)
+                    rates[name].append(count / _run(name, address, topic, count, size))
+                    told(f"{name} {size} B, round {number + 1} of {rounds}: {rates[name][-1]:,.0f} records/s")
+            return [_measured(row, size, rates) for row in rows]
+
+        for row, one in zip(rows, rows_of(rows), strict=True):
+            found += steady([one], partial(rows_of, [row]), told)
+    return found
+
+
+def _measured(row: Row, size: int, rates: dict[str, list[float]]) -> Measured:
+    mine, other = rates[row.worker], rates[row.beside]
+    return measured(f"{row.worker}, {size} B", mine, other, beside=row.beside, unit="records/s", goal=row.goal)
 
 
 def _run(name: str, address: str, topic: str, count: int, size: int) -> float:

@@ -8,7 +8,10 @@ from typing import NamedTuple
 
 
 class Measured(NamedTuple):
-    """`ratio` is ours : theirs; `goal` is what it should at least be, or at most where `less_is_better`."""
+    """`ratio` is ours : theirs; `goal` is what it should at least be, or at most where `less_is_better`.
+
+    `times` is how often all of it was measured: more than once if the spread was too wide.
+    """
 
     name: str
     ours: float
@@ -19,10 +22,16 @@ class Measured(NamedTuple):
     goal: float | None = None
     less_is_better: bool = False
     their_spread: float | None = None
+    times: int = 1
 
     @property
     def ratio(self) -> float | None:
         return self.ours / self.theirs if self.theirs else None
+
+    @property
+    def widest(self) -> float:
+        """The wider of the two spreads."""
+        return max(self.spread, self.their_spread or 0.0)
 
     @property
     def is_reached(self) -> bool | None:
@@ -59,9 +68,10 @@ def table(rows: Sequence[Measured]) -> str:
         goal = "" if row.goal is None else f"{'<=' if row.less_is_better else '>='} {row.goal:g}"
         mark = {None: "", True: " ok", False: " **missed**"}[row.is_reached]
         theirs = "" if row.theirs is None else f"{number(row.theirs)} {row.unit}"
+        again = f" (measured {row.times} times)" if row.times > 1 else ""
         their_spread = "" if row.their_spread is None else f"{row.their_spread:.0%}"
         lines.append(
-            f"| {row.name} | {number(row.ours)} {row.unit} | {row.spread:.0%} | {row.beside} | {theirs} "
+            f"| {row.name}{again} | {number(row.ours)} {row.unit} | {row.spread:.0%} | {row.beside} | {theirs} "
             f"| {their_spread} | {ratio} | {goal}{mark} |"
         )
     return "\n".join(lines) + "\n"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +16,7 @@ from measured import Measured, measured
 from pipeline_kills import killed
 from pipeline_latency import latency
 from pipeline_runs import DEDUPLICATED, SEMEL, SPARK, WAYS, Run, Stage
+from repeats import steady
 
 from real_broker import RealBroker
 
@@ -24,6 +27,8 @@ _SPARK = {"spark_ui_enabled": False, "spark_driver_memory": "6g"}
 _SEED = 1
 _LATENCY_ROWS = 2_000
 _LATENCY_S = 20.0
+# Of topics: each run has its own.
+_numbers = itertools.count()
 
 
 class Plan(NamedTuple):
@@ -48,7 +53,8 @@ def measure(root: Path, rounds: int, share: float, tell: Callable[[str], None]) 
         stage = Stage(spark, broker.address)
         rows = _throughput(stage, rounds, share, tell)
         rows += _parts(stage, rounds, share, tell)
-        rows += _latencies(stage, broker.address, rounds, share, tell)
+        timed = partial(_latencies, stage, broker.address, rounds, share, tell)
+        rows += steady(timed(), timed, tell)
         spark.stop()
         return rows + _kills(stage, broker.address, connector, share, tell)
     finally:
@@ -68,29 +74,30 @@ def _throughput(stage: Stage, rounds: int, share: float, tell: Callable[[str], N
             if part != source:
                 stage.create(part)
                 stage.fill(part, batch_rows * plan.batches, size)
-            runs = _in_turns(stage, part, batch_rows, size, rounds, tell)
-            found += _rows(f"{size} B, {batch_rows:,} rows a batch", runs)
+            work = partial(_in_turns, stage, part, batch_rows, size, rounds, tell)
+            found += steady(work(), work, tell)
         stage.delete(source)
     return found
 
 
 def _in_turns(
     stage: Stage, source: str, batch_rows: int, size: int, rounds: int, tell: Callable[[str], None]
-) -> dict[str, list[Run]]:
+) -> list[Measured]:
+    name = f"{size} B, {batch_rows:,} rows a batch"
     runs: dict[str, list[Run]] = {way: [] for way in WAYS}
     for number in range(rounds + 1):  # the first warms Java up
         for way in WAYS:
-            sink = f"sink-{source}-{number}-{WAYS.index(way)}"
+            sink = f"sink-{source}-{next(_numbers)}"
             stage.create(sink)
             run = stage.run(way, source, sink, batch_rows)
             there = stage.count(sink)
             if there != run.rows:
                 raise RuntimeError(f"{way}: {run.rows} rows went in, {there} came out")
             stage.delete(sink)
-            tell(f"{size} B, {batch_rows:,} rows a batch, round {number}: {way}: {run.rows / run.seconds:,.0f} rows/s")
+            tell(f"{name}, round {number}: {way}: {run.rows / run.seconds:,.0f} rows/s")
             if number:
                 runs[way].append(run)
-    return runs
+    return _rows(name, runs)
 
 
 def _rows(name: str, runs: dict[str, list[Run]]) -> list[Measured]:
@@ -117,26 +124,39 @@ def _parts(stage: Stage, rounds: int, share: float, tell: Callable[[str], None])
     }
     found = []
     for name, (source, target, batch_rows) in cases.items():
-        runs: dict[str, list[Run]] = {SEMEL: [], SPARK: []}
-        for number in range(rounds + 1):
-            for way, done in runs.items():
-                run = stage.run(way, source, target, batch_rows)
-                tell(f"{name}, round {number}: {way}: {run.seconds:.2f} s for {len(run.batches)} batches")
-                if number:
-                    done.append(run)
-        if batch_rows == 2:
-            typical = {way: [statistics.median(run.batches) * 1000 for run in done] for way, done in runs.items()}
-            found.append(measured(name, typical[SEMEL], typical[SPARK], beside=SPARK, unit="ms", less_is_better=True))
-        else:
-            rates = {way: [run.rows / run.seconds for run in done] for way, done in runs.items()}
-            found.append(measured(name, rates[SEMEL], rates[SPARK], beside=SPARK, unit="rows/s", goal=1.0))
+        work = partial(_part, stage, name, source, target, batch_rows, rounds, tell)
+        found += steady(work(), work, tell)
     return found
+
+
+def _part(
+    stage: Stage,
+    name: str,
+    source: str | None,
+    sink: str | None,
+    batch_rows: int,
+    rounds: int,
+    tell: Callable[[str], None],
+) -> list[Measured]:
+    runs: dict[str, list[Run]] = {SEMEL: [], SPARK: []}
+    for number in range(rounds + 1):
+        for way, done in runs.items():
+            run = stage.run(way, source, sink, batch_rows)
+            tell(f"{name}, round {number}: {way}: {run.seconds:.2f} s for {len(run.batches)} batches")
+            if number:
+                done.append(run)
+    if batch_rows == 2:
+        typical = {way: [statistics.median(run.batches) * 1000 for run in done] for way, done in runs.items()}
+        return [measured(name, typical[SEMEL], typical[SPARK], beside=SPARK, unit="ms", less_is_better=True)]
+    rates = {way: [run.rows / run.seconds for run in done] for way, done in runs.items()}
+    return [measured(name, rates[SEMEL], rates[SPARK], beside=SPARK, unit="rows/s", goal=1.0)]
 
 
 def _latencies(stage: Stage, address: str, rounds: int, share: float, tell: Callable[[str], None]) -> list[Measured]:
     halves: dict[str, tuple[list[float], list[float]]] = {way: ([], []) for way in (SEMEL, SPARK)}
-    for number in range(min(rounds, 3)):
+    for _ in range(min(rounds, 3)):
         for way, (middle, late) in halves.items():
+            number = next(_numbers)
             source, sink = f"timed-{number}-{way}", f"timed-out-{number}-{way}"
             stage.create(source, sink)
             found = latency(stage, address, way, source, sink, _LATENCY_ROWS, max(_LATENCY_S * share, 5))
