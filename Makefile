@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Compiled once and kept, whatever the environment says: hundreds of processes are started from here.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test spark connect chaos cluster mutants lint format conformance bench docs clean
+.PHONY: help demo test spark connect chaos cluster mutants lint format conformance bench pairs docs clean
 
 help: ## What there is to make
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -55,6 +55,9 @@ conformance: $(VENV)/.ready ## The tests against Apache Kafka's own tools (Java 
 
 bench: $(VENV)/.ready ## Speed beside others, in one run (ARGS="--rounds 3 --share 0.2" for a quick look)
 	@$(BIN)/python bench $(ARGS)
+
+pairs: $(VENV)/.ready ## What a request costs the broker beside an earlier commit: make pairs BEFORE=HEAD~1
+	@$(BIN)/python bench/pairs.py $(BEFORE) $(ARGS)
 
 docs: $(VENV)/.ready ## Write the pages that are made from the code
 	@$(BIN)/python -m semel.config.document > docs/settings.md

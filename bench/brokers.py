@@ -32,7 +32,7 @@ _KAFKA_SETTINGS = {
     "log.segment.delete.delay.ms": "1000",
 }
 # A group begins at once: the pause that waits for more members would be in every figure of a consumer.
-_SEMEL_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
+SEMEL_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 _CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 _PATIENCE_MS = 120_000
 
@@ -111,7 +111,7 @@ class Node:
 def semel_node(root: Path, flush: str = "os") -> Node:
     root.mkdir(parents=True)
     return Node(
-        "semel" if flush == "os" else "semel, fsync", RealBroker(root, flush=flush, settings=_SEMEL_SETTINGS), root
+        "semel" if flush == "os" else "semel, fsync", RealBroker(root, flush=flush, settings=SEMEL_SETTINGS), root
     )
 
 

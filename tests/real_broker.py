@@ -45,9 +45,11 @@ class RealBroker:
         flush: str = "fsync",
         settings: Mapping[str, str] | None = None,
         open_files: int | None = None,
+        python: str = sys.executable,
     ) -> None:
         self.data = root / "data"
         self.open_files = open_files
+        self.python = python
         self.port = 0
         self.flush = flush
         self.settings = dict(settings or {})
@@ -89,7 +91,7 @@ class RealBroker:
     def command(self) -> list[str]:
         settings = [part for name, value in self.settings.items() for part in ("--set", f"{name}={value}")]
         serve = ["serve", "--data", str(self.data), "--port", str(self.port), "--flush", self.flush]
-        command = [sys.executable, "-m", "semel.cli.main", *serve, *settings]
+        command = [self.python, "-m", "semel.cli.main", *serve, *settings]
         if self.open_files is not None:  # soft and hard, which nobody can raise again
             command = ["sh", "-c", 'ulimit -n "$0" && exec "$@"', str(self.open_files), *command]
         return command
