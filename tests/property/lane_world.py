@@ -96,6 +96,9 @@ class FakeCluster:
     def stale(self) -> None:
         pass
 
+    def why_out_of_reach(self, topic: str, partition: int) -> str | None:
+        return None
+
     def watch(self, topics: Any) -> None:
         pass
 
