@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from semel.broker.authoriser import CLUSTER_NAME, Authoriser, Operation, ResourceType
+from semel.broker.authoriser import CLUSTER_NAME, Authoriser, Operation, ResourceType, authorised_bits
 from semel.log.errors import Refused
 from semel.rpc.served import ServedConnection
 from semel.wire.errors import ErrorCode
@@ -35,6 +35,11 @@ class RequestContext:
         self._authoriser = authoriser
 
     @property
+    def listener(self) -> str:
+        """By which listener the request came: addresses in its answer are those of this one."""
+        return self.connection.listener
+
+    @property
     def principal(self) -> str:
         return self.connection.principal
 
@@ -51,3 +56,7 @@ class RequestContext:
 
     def authorise_cluster(self, operation: Operation) -> None:
         self.authorise(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def authorised_bits(self, resource: ResourceType, name: str) -> int:
+        """What this principal may do, as the answers of the Describe APIs carry it."""
+        return authorised_bits(self._authoriser, self.connection.principal, resource, name)

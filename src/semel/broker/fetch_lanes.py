@@ -8,11 +8,14 @@ request as there; a lane ends with its partition.
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from semel.broker.authoriser import Authoriser, Operation, ResourceType
+from semel.broker.cluster_view import ClusterView
 from semel.broker.context import authorise
 from semel.broker.fetch_sessions import NO_SESSION
+from semel.broker.node_info import NodeInfo
+from semel.broker.topics import Topics
 from semel.host.api import FileRange
 from semel.log.errors import CorruptSegment, Refused
 from semel.replication.partition import Partition
@@ -26,9 +29,6 @@ from semel.wire.spec.fetch import (
     FetchResponsePartition,
     FetchResponseTopic,
 )
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
 
 _START_BYTES = 4  # key and version, before the correlation id
 _FINAL_EPOCH = -1
@@ -89,11 +89,11 @@ class _Lane:
     """Requests of one kind on one connection: how they are told, where they read, how they are answered."""
 
     def __init__(
-        self, broker: Broker, authoriser: Authoriser, partition: Partition, request: FetchRequest, version: int
+        self, node: NodeInfo, authoriser: Authoriser, partition: Partition, request: FetchRequest, version: int
     ) -> None:
         (topic,) = request.topics
         (wanted,) = topic.partitions
-        self._broker = broker
+        self._node = node
         self._authoriser = authoriser
         self._partition = partition
         self._request = request
@@ -120,7 +120,7 @@ class _Lane:
             connection.short_way = None
             return None
         request, wanted = self._request, self._wanted
-        most = min(wanted.partition_max_bytes, request.max_bytes, self._broker.config.int("fetch.max.bytes"))
+        most = min(wanted.partition_max_bytes, request.max_bytes, self._node.config.int("fetch.max.bytes"))
         try:
             authorise(self._authoriser, connection.principal, Operation.READ, ResourceType.TOPIC, partition.topic)
             partition.check_epoch(wanted.current_leader_epoch)
@@ -145,8 +145,10 @@ class _Lane:
 
 
 class FetchLanes:
-    def __init__(self, broker: Broker, authoriser: Authoriser) -> None:
-        self._broker = broker
+    def __init__(self, node: NodeInfo, cluster: ClusterView, topics: Topics, authoriser: Authoriser) -> None:
+        self._node = node
+        self._cluster = cluster
+        self._topics = topics
         self._authoriser = authoriser
 
     def learn(
@@ -170,11 +172,12 @@ class FetchLanes:
         if offset_at is None:
             return
         try:
-            name = self._broker.topics.topic_of_id(topic.topic_id).name if version >= _TOPIC_IDS_SINCE else topic.topic
-            partition = self._broker.topics.partition(name, topic.partitions[0].partition)
+            by_id = version >= _TOPIC_IDS_SINCE
+            name = self._cluster.topic_of_id(topic.topic_id).name if by_id else topic.topic
+            partition = self._topics.partition(name, topic.partitions[0].partition)
         except Refused:
             return
-        lane = _Lane(self._broker, self._authoriser, partition, request, version)
+        lane = _Lane(self._node, self._authoriser, partition, request, version)
         lane.recognise(bytes(frame), offset_at)
         connection.short_way = lane.serve
 

@@ -1,121 +1,31 @@
-"""The topics in which coordinators keep their state: made when somebody first needs one, and kept from clients.
-
-Replica counts are Kafka's, but never more than the cluster has nodes.
-
-Whoever may change topics could otherwise end every group and transaction by one request. So these two are neither
-deleted nor given more partitions (a group lives in the partition that its name hashes to), and their settings change
-only as long as nothing is lost by it. Kafka leaves that to its authoriser; the code of a refusal is the one that it
-gives to DeleteRecords and Produce on them.
-"""
+"""Has the topics of the coordinators made when somebody first needs one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
-from semel.config import ConfigError, Scope, checked_overrides, topic_config
-from semel.controller.controller import DEFAULT_COUNT, NewTopic
-from semel.coordinator.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
+from semel.broker.cluster_view import ClusterView
+from semel.broker.controller_channel import ControllerChannel
+from semel.controller.controller import NewTopic
+from semel.coordinator.topic_names import OFFSETS_TOPIC
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
+from semel.wire.primitives import coordinator_partition
 
 
-# Any record of a coordinator fits into such a segment.
-_LEAST_SEGMENT_BYTES = 1 << 20
-# Kafka's default of max.message.bytes.
-_LEAST_MESSAGE_BYTES = 1_048_588
+class InternalTopics:
+    def __init__(self, cluster: ClusterView, controller: ControllerChannel) -> None:
+        self._cluster = cluster
+        self._controller = controller
 
+    async def ensure(self, name: str) -> None:
+        """Returns when the topic can be used; Refused when it cannot be made."""
+        if name in self._cluster.image.topics:
+            return
+        (made,) = await self._controller.create_topics([NewTopic(name)])
+        # Somebody else may have created it at this moment: then it is there now.
+        if isinstance(made, Refused) and made.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} cannot be created: {made.text}") from made
 
-async def ensure(broker: Broker, name: str) -> None:
-    """Returns when the topic can be used; Refused when it cannot be made."""
-    if name in broker.topics.by_name:
-        return
-    try:
-        committed = broker.controller.create_topic(new_topic(broker, name)).committed
-    except Refused as refusal:
-        if refusal.code != ErrorCode.TOPIC_ALREADY_EXISTS:
-            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} cannot be created: {refusal.text}") from refusal
-        # Somebody else is creating it at this moment: decisions are committed in order, so the next one comes after.
-        committed = broker.metadata.when_committed()
-    if committed is not None:
-        await committed
-
-
-def new_topic(broker: Broker, name: str) -> NewTopic:
-    """What a topic is made like when nobody says: an internal one by settings of its own."""
-    if name not in INTERNAL_TOPICS:
-        return NewTopic(name)
-    config, nodes = broker.config, len(broker.image.brokers)
-    if name == OFFSETS_TOPIC:
-        prefix, in_sync = "offsets.topic", 1
-    else:
-        prefix, in_sync = "transaction.state.log", config.int("transaction.state.log.min.isr")
-    replicas = min(config.int(f"{prefix}.replication.factor"), nodes)
-    settings = {
-        "cleanup.policy": "compact",
-        # Batches stay as the coordinator wrote them.
-        "compression.type": "producer",
-        "segment.bytes": str(config.int(f"{prefix}.segment.bytes")),
-        "min.insync.replicas": str(min(in_sync, replicas)),
-    }
-    return NewTopic(name, config.int(f"{prefix}.num.partitions"), replicas, configs=settings)
-
-
-def refuse_if_internal(name: str, what: str) -> None:
-    """Raises Refused: `what` is not done to such a topic."""
-    if name in INTERNAL_TOPICS:
-        raise Refused(
-            ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} holds the state of the coordinators, it cannot be {what}"
-        )
-
-
-def as_made_here(broker: Broker, wanted: NewTopic) -> NewTopic:
-    """A topic that a client wants to create. One of a coordinator is what the node itself would make, with other
-    settings where they do no harm; raises Refused for anything else."""
-    if wanted.name not in INTERNAL_TOPICS:
-        return wanted
-    made = new_topic(broker, wanted.name)
-    count = len(wanted.assignments) or wanted.partitions
-    if count not in (DEFAULT_COUNT, made.partitions):
-        raise Refused(
-            ErrorCode.INVALID_PARTITIONS,
-            f"{wanted.name} has {made.partitions} partitions by the settings of this node, not {count}",
-        )
-    configs = {**made.configs, **wanted.configs}
-    try:
-        checked = checked_overrides(configs, Scope.TOPIC, broker=broker.config)
-    except ConfigError as error:
-        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
-    check_settings(broker, wanted.name, checked)
-    if wanted.assignments:
-        return NewTopic(wanted.name, assignments=wanted.assignments, configs=configs)
-    replicas = made.replication_factor if wanted.replication_factor == DEFAULT_COUNT else wanted.replication_factor
-    return NewTopic(wanted.name, made.partitions, replicas, configs=configs)
-
-
-def check_settings(broker: Broker, name: str, overrides: Mapping[str, str]) -> None:
-    """Raises Refused when a topic of a coordinator with these settings could lose what was acknowledged, or could not
-    take what has to be written."""
-    config, of_the_node = topic_config(overrides, broker.config), topic_config({}, broker.config)
-    made, known = new_topic(broker, name), broker.image.topics.get(name)
-    replicas = made.replication_factor if known is None else min(len(one.replicas) for one in known.partitions.values())
-    least_segment = min(_LEAST_SEGMENT_BYTES, int(made.configs["segment.bytes"] or 0))
-    least_message = min(_LEAST_MESSAGE_BYTES, of_the_node.max_message_bytes)
-    most_unflushed = of_the_node.flush_messages
-    for setting, is_right, allowed in (
-        ("cleanup.policy", config.cleanup_policy == {"compact"}, "compact: it forgets by key, not by age"),
-        ("min.insync.replicas", config.min_insync_replicas <= replicas, f"at most its replicas, {replicas}"),
-        ("segment.bytes", config.segment_bytes >= least_segment, f"at least {least_segment}"),
-        ("max.message.bytes", config.max_message_bytes >= least_message, f"at least {least_message}"),
-        ("flush.messages", config.flush_messages <= most_unflushed, f"at most the node's own, {most_unflushed}"),
-        (
-            "unclean.leader.election.enable",
-            config.unclean_leader_election_enable <= of_the_node.unclean_leader_election_enable,
-            "false, as for the node: what is acknowledged could be lost",
-        ),
-    ):
-        if not is_right:
-            raise Refused(ErrorCode.INVALID_CONFIG, f"{setting} of {name}, the state of coordinators, is {allowed}")
+    async def offsets_partition(self, group_id: str) -> tuple[str, int]:
+        """The partition that holds the offsets of a group."""
+        await self.ensure(OFFSETS_TOPIC)
+        return OFFSETS_TOPIC, coordinator_partition(group_id, self._cluster.partition_count(OFFSETS_TOPIC))

@@ -9,8 +9,10 @@ fence the coordinator that this node knows.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
+from semel.broker.cluster_view import ClusterView
+from semel.broker.topics import Topics
+from semel.coordinator.group.coordinator import GroupCoordinator
 from semel.coordinator.group.state import GroupState
 from semel.coordinator.shard import Shard
 from semel.coordinator.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -20,17 +22,16 @@ from semel.records.control import ControlType
 from semel.replication.partition import Partition
 from semel.wire.errors import ErrorCode
 
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-
 
 class LocalMarkers:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, cluster: ClusterView, topics: Topics, groups: GroupCoordinator) -> None:
+        self._cluster = cluster
+        self._topics = topics
+        self._groups = groups
 
     def topic_id(self, partition: tuple[str, int]) -> bytes | None:
         """The id of the partition's topic in the committed metadata; None when there is no such partition."""
-        topic = self._broker.image.topics.get(partition[0])
+        topic = self._cluster.image.topics.get(partition[0])
         return topic.topic_id if topic is not None and partition[1] in topic.partitions else None
 
     def write_marker(
@@ -44,7 +45,7 @@ class LocalMarkers:
     ) -> asyncio.Future[None] | None:
         """Writes it; raises Refused. None when it is durable, otherwise a future of it."""
         topic, index = partition
-        target = self._broker.topics.partition(topic, index)
+        target = self._topics.partition(topic, index)
         if not self._is_known(coordinator_epoch, target, producer_id):
             raise Refused(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -67,7 +68,7 @@ class LocalMarkers:
         administrator ends what was left by a coordinator of another cluster."""
         if coordinator_epoch <= 0:
             return True
-        topic = self._broker.image.topics.get(TRANSACTIONS_TOPIC)
+        topic = self._cluster.image.topics.get(TRANSACTIONS_TOPIC)
         if topic is not None and any(coordinator_epoch <= one.leader_epoch for one in topic.partitions.values()):
             return True
         entry = target.log.producers.entry(producer_id)
@@ -76,7 +77,7 @@ class LocalMarkers:
     def _offsets_shard(self, index: int) -> Shard[GroupState]:
         """A shard that is being loaded is for a coordinator of transactions a leader that is not there yet."""
         try:
-            return self._broker.groups.shards.at(index)
+            return self._groups.shards.at(index)
         except Refused as refusal:
             if refusal.code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 raise

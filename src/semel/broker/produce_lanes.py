@@ -7,14 +7,17 @@ without a refusal, for the principal that sent it, and holds until its generatio
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
+from semel.broker.cluster_view import ClusterView
 from semel.broker.lane_kernel import AppendRound, ProduceLane, ReplyForm, RequestForm
-from semel.broker.transactional_produce import may_write_at_once
+from semel.broker.topics import Topics
+from semel.broker.transactional_produce import TransactionVerifier
 from semel.coordinator.topic_names import INTERNAL_TOPICS
 from semel.coordinator.txn.decisions import Identity
 from semel.log.errors import Refused
 from semel.replication.partition import Partition
+from semel.replication.term_kernel import Generation
 from semel.rpc.served import ServedConnection
 from semel.wire.frame import response_parts
 from semel.wire.primitives import encode_uvarint
@@ -24,9 +27,6 @@ from semel.wire.spec.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
 
 _MOST_LANES = 10_000
 _CORRELATION_END = 8
@@ -40,8 +40,13 @@ class ProduceLanes:
     """All lanes of a node: for each principal, by the bytes of a request after its correlation id and before its
     records."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self, cluster: ClusterView, topics: Topics, verifier: TransactionVerifier, generation: Generation
+    ) -> None:
+        self._cluster = cluster
+        self._topics = topics
+        self._verifier = verifier
+        self._generation = generation
         self._of_principals: dict[str, dict[bytes, ProduceLane]] = {}
         self._count = 0
         self._round = AppendRound()
@@ -95,7 +100,7 @@ class ProduceLanes:
             rules,
             may_join,
             request.acks == _ACKS_ALL and not partition.commits_at_append,
-            self._broker.generation,
+            self._generation,
             siblings,
         )
         siblings[prefix[_CORRELATION_END:]] = lane
@@ -103,18 +108,19 @@ class ProduceLanes:
         return lane
 
     def _partition(self, request: ProduceRequest, version: int) -> Partition | None:
-        topics, topic = self._broker.topics, request.topic_data[0]
+        topic = request.topic_data[0]
         try:
-            name = topics.topic_of_id(topic.topic_id).name if version >= _TOPIC_IDS_SINCE else topic.name
-            return topics.partition(name, topic.partition_data[0].index)
+            by_id = version >= _TOPIC_IDS_SINCE
+            name = self._cluster.topic_of_id(topic.topic_id).name if by_id else topic.name
+            return self._topics.partition(name, topic.partition_data[0].index)
         except Refused:
             return None
 
     def _may_join(self, transactional_id: str, partition: Partition, version: int) -> Callable[[int, int], bool]:
-        broker, place = self._broker, (partition.topic, partition.index)
+        may_write_at_once, place = self._verifier.may_write_at_once, (partition.topic, partition.index)
 
         def may_join(producer_id: int, producer_epoch: int) -> bool:
-            return may_write_at_once(broker, transactional_id, Identity(producer_id, producer_epoch), place, version)
+            return may_write_at_once(transactional_id, Identity(producer_id, producer_epoch), place, version)
 
         return may_join
 

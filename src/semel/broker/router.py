@@ -1,6 +1,7 @@
 """From a frame to its handler and back: header, version, decode, handle, encode.
 
-Handlers are imported before the node serves: later there may be no descriptor left for it. A handler returns its
+Handlers are imported, and given their roles, before the node serves: later there may be no descriptor left for it. An
+API is served on the kinds of listener that `HANDLERS` says. A handler returns its
 response, None for no answer, a `Committing` when the answer only waits for durability, a `Parked` when it comes with
 something that others do, or a coroutine when it has to wait.
 """
@@ -11,13 +12,15 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from semel.broker.authoriser import Authoriser
 from semel.broker.context import RequestContext
 from semel.broker.fetch_lanes import FetchLanes
 from semel.broker.handlers import HANDLERS
 from semel.broker.produce_lanes import ProduceLanes
+from semel.broker.roles import Roles, with_roles
+from semel.replication.term_kernel import Generation
 from semel.rpc.begun import Begun
 from semel.rpc.served import Answer, CloseConnection, Later, Parts, Promised, Ready, ServedConnection, all_of
 from semel.wire.apis import API, request_class, response_class
@@ -28,9 +31,6 @@ from semel.wire.schema import Request, Response
 from semel.wire.spec.api_versions import ApiVersion, ApiVersionsResponse
 from semel.wire.spec.fetch import FetchRequest
 from semel.wire.spec.produce import ProduceRequest, ProduceResponse
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
 
 _PRODUCE, _FETCH, _API_VERSIONS = 0, 1, 18
 # Only records come by the megabyte. A hundred megabytes of tiny array elements would hold the loop for seconds.
@@ -63,33 +63,26 @@ class _Route(NamedTuple):
     request_class: type[Request]
     min_version: int
     max_version: int
-    handle: Callable[[Broker, Any, RequestContext], Any]
+    handle: Callable[[Any, RequestContext], Any]
 
 
 class Router:
-    def __init__(self, broker: Broker, authoriser: Authoriser) -> None:
-        self._broker = broker
+    def __init__(self, authoriser: Authoriser, roles: Roles, generation: Generation) -> None:
         self._authoriser = authoriser
-        self._lanes = ProduceLanes(broker)
-        self._fetch_lanes = FetchLanes(broker, authoriser)
-        self._routes: dict[int, _Route] = {}
-
-    def load_handlers(self) -> None:
-        for key, served in HANDLERS.items():
-            module = import_module(f"semel.broker.handlers.{served.module}")
-            response_class(key)
-            self._routes[key] = _Route(request_class(key), served.min_version, served.max_version, module.handle)
-
-    def _route(self, key: int) -> _Route:
-        route = self._routes.get(key)
-        if route is None:
-            raise CloseConnection(f"API {API[key].name} is not served here")
-        return route
+        self._lanes = ProduceLanes(roles.cluster, roles.topics, roles.verifier, generation)
+        self._fetch_lanes = FetchLanes(roles.node, roles.cluster, roles.topics, authoriser)
+        routes = {key: _route(key, roles) for key in HANDLERS}
+        self._routes = {
+            listener: {key: route for key, route in routes.items() if HANDLERS[key].listeners & kind}
+            for listener, kind in roles.listeners.items()
+        }
 
     def dispatch(self, connection: ServedConnection, frame: memoryview) -> Answer:
         try:
             header = read_request_header(frame)
-            route = self._route(header.api_key)
+            route = self._routes[connection.listener].get(header.api_key)
+            if route is None:
+                raise CloseConnection(f"API {API[header.api_key].name} is not served here")
             version = header.api_version
             if len(frame) > _MOST_BYTES_WITHOUT_RECORDS and header.api_key != _PRODUCE:
                 raise CloseConnection(f"a request of {len(frame)} bytes to {API[header.api_key].name}")
@@ -99,7 +92,7 @@ class Router:
         except WireError as error:
             raise CloseConnection(str(error)) from error
         context = RequestContext(connection, version, header.client_id, self._authoriser)
-        result = route.handle(self._broker, request, context)
+        result = route.handle(request, context)
         if header.api_key == _PRODUCE and isinstance(result, ProduceResponse | Committing):
             told = result.response if isinstance(result, Committing) else result
             self._lanes.learn(connection, frame, cast(ProduceRequest, request), cast(ProduceResponse, told), version)
@@ -132,6 +125,13 @@ class Router:
         later.future.add_done_callback(lambda _: parked.leave())
         parked.begin(lambda response: later.keep(_parts(correlation_id, response, version)), later.fail)
         return later
+
+
+def _route(key: int, roles: Roles) -> _Route:
+    served = HANDLERS[key]
+    handle = import_module(f"semel.broker.handlers.{served.module}").handle
+    response_class(key)
+    return _Route(request_class(key), served.min_version, served.max_version, with_roles(handle, roles))
 
 
 async def _finish(response: Awaitable[Response | None], correlation_id: int, version: int) -> Parts | None:

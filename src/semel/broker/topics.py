@@ -1,8 +1,9 @@
-"""The topics that this node serves, kept equal to the committed metadata.
+"""The topics as this node serves them, kept equal to the committed metadata.
 
 `reconcile` compares one topic of the image with what is open here and opens, closes or changes the difference, so it
-does not matter which records led there. A partition whose log cannot be opened is offline; the others go on. If there
-was no descriptor for it, it is tried again until there is one.
+does not matter which records led there. Partitions that another node leads are not served: `partition` says so. A
+partition whose log cannot be opened is offline; the others go on. If there was no descriptor for it, it is tried again
+until there is one.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import base64
 import logging
 from collections.abc import Callable, Sequence
 
-from semel.config import BrokerConfig, TopicConfig, topic_config
-from semel.controller.image import TOPIC_RESOURCE, MetadataImage, TopicState
-from semel.coordinator.topic_names import INTERNAL_TOPICS
+from semel.broker.cluster_view import NO_NODE, ClusterView
+from semel.broker.node_info import NodeInfo
+from semel.config import TopicConfig, topic_config
+from semel.controller.image import TOPIC_RESOURCE, PartitionState
 from semel.host.api import Clock
 from semel.host.complaints import Complaints
 from semel.host.descriptors import is_short
@@ -49,11 +51,8 @@ class Topic:
         self.name = name
         self.topic_id = topic_id
         self.config = config
+        # Those that this node leads, should lead (offline), or led (closed).
         self.partitions: dict[int, Partition | OfflinePartition] = {}
-
-    @property
-    def is_internal(self) -> bool:
-        return self.name in INTERNAL_TOPICS
 
 
 class Topics:
@@ -61,16 +60,16 @@ class Topics:
 
     def __init__(
         self,
-        image: Callable[[], MetadataImage],
+        node: NodeInfo,
+        cluster: ClusterView,
         store: LogStore,
-        config: BrokerConfig,
         clock: Clock,
         on_broken: Callable[[BaseException], None],
         generation: Generation,
     ) -> None:
-        self._image = image
+        self._node = node
+        self._cluster = cluster
         self._store = store
-        self.config = config
         self._clock = clock
         self._on_broken = on_broken
         self._generation = generation
@@ -83,7 +82,7 @@ class Topics:
 
     def apply(self, records: Sequence[MetadataRecord]) -> None:
         """Committed records have been replayed into the image: follow them."""
-        image = self._image()
+        image = self._cluster.image
         changed: dict[str, None] = {}
         for record in records:
             if isinstance(record, TopicRecord):
@@ -100,44 +99,55 @@ class Topics:
             self.reconcile(name)
         for record in records:
             if isinstance(record, TopicRecord) and record.topic_id in self.by_id:
-                count = len(self.by_id[record.topic_id].partitions)
+                count = self._cluster.partition_count(record.name)
                 logger.info("topic %r is made, partition count %d", record.name, count)
 
     def reconcile(self, name: str) -> None:
-        state = self._image().topics.get(name)
+        state = self._cluster.image.topics.get(name)
         topic = self.by_name.get(name)
         if topic is not None and (state is None or state.topic_id != topic.topic_id):
             self._close(topic)
             topic = None
         if state is None:
             return
-        config = topic_config(self._image().config(TOPIC_RESOURCE, name), self.config)
+        config = topic_config(self._cluster.image.config(TOPIC_RESOURCE, name), self._node.config)
         if topic is None:
             topic = Topic(name, state.topic_id, config)
             self.by_name[name] = self.by_id[state.topic_id] = topic
         self._set_config(topic, config)
         for index, partition_state in state.partitions.items():
-            partition = topic.partitions.get(index)
-            if partition is None:
-                self._open(topic, index, state)
-            elif isinstance(partition, Partition) and partition.leader_epoch != partition_state.leader_epoch:
-                self._put(topic, partition.next_term(partition_state.leader_epoch))
+            self._follow(topic, index, partition_state)
+
+    def _follow(self, topic: Topic, index: int, state: PartitionState) -> None:
+        """Leads the partition, or does so no longer, as the image says."""
+        partition = topic.partitions.get(index)
+        if state.leader != self._node.node_id:
+            if isinstance(partition, Partition) and not partition.is_closed:
+                partition.resign()
+                del self._online[topic.name, index]
+                logger.debug("%s-%d: node %d leads it now, this one does not", topic.name, index, state.leader)
+        elif partition is None:
+            self._open(topic, index, state)
+        elif isinstance(partition, Partition) and (partition.is_closed or partition.leader_epoch != state.leader_epoch):
+            self._put(topic, partition.next_term(state.leader_epoch))
 
     def _set_config(self, topic: Topic, config: TopicConfig) -> None:
         if topic.config != config:
             topic.config = config
             for partition in topic.partitions.values():
                 if isinstance(partition, Partition):
-                    partition.config = config
+                    if partition.is_closed:
+                        partition.log.config = config  # its next term goes by it
+                    else:
+                        partition.config = config
 
-    def set_broker_config(self, config: BrokerConfig) -> None:
+    def follow_config(self) -> None:
         """The node's settings have changed, and with them the defaults of every topic."""
-        self.config = config
         for topic in self.by_name.values():
-            overrides = self._image().config(TOPIC_RESOURCE, topic.name)
-            self._set_config(topic, topic_config(overrides, config))
+            overrides = self._cluster.image.config(TOPIC_RESOURCE, topic.name)
+            self._set_config(topic, topic_config(overrides, self._node.config))
 
-    def _open(self, topic: Topic, index: int, state: TopicState) -> None:
+    def _open(self, topic: Topic, index: int, state: PartitionState) -> None:
         topic_id = base64.urlsafe_b64encode(topic.topic_id).rstrip(b"=").decode()
         try:
             log = self._store.load(topic.name, index, topic_id, topic.config)
@@ -150,7 +160,6 @@ class Topics:
             else:
                 logger.error("%s-%d is offline: %s", topic.name, index, error)
             return
-        epoch = state.partitions[index].leader_epoch
         self._put(
             topic,
             Partition(
@@ -158,7 +167,7 @@ class Topics:
                 topic.topic_id,
                 index,
                 log,
-                epoch,
+                state.leader_epoch,
                 self._clock,
                 self._on_broken,
                 generation=self._generation,
@@ -167,7 +176,8 @@ class Topics:
 
     def _put(self, topic: Topic, partition: Partition) -> None:
         topic.partitions[partition.index] = self._online[topic.name, partition.index] = partition
-        _tell_leader(partition)
+        epoch = partition.leader_epoch
+        logger.debug("%s-%d: this node leads it, leader epoch %d", topic.name, partition.index, epoch)
 
     def _try_again(self, topic: Topic, index: int) -> None:
         self._to_retry[topic.topic_id, index] = None
@@ -182,15 +192,21 @@ class Topics:
             topic_id, index = next(iter(waiting))
             del waiting[topic_id, index]
             topic = self.by_id.get(topic_id)
-            state = None if topic is None else self._image().topics.get(topic.name)
-            if topic is not None and state is not None and state.topic_id == topic_id:
-                self._open(topic, index, state)
+            if topic is not None:
+                topic.partitions.pop(index, None)
+                self._follow(topic, index, self._cluster.partition(topic.name, index))
         self._to_retry.update(waiting)
 
-    def close(self) -> None:
-        """Nothing is opened any more."""
+    def stop_opening(self) -> None:
         if self._retry is not None:
             self._retry.cancel()
+
+    async def close(self) -> None:
+        """A clean stop: waits for flushes that are under way."""
+        for topic in self.by_name.values():
+            for partition in topic.partitions.values():
+                if isinstance(partition, Partition):
+                    await partition.close()
 
     def _close(self, topic: Topic) -> None:
         del self.by_name[topic.name]
@@ -202,26 +218,24 @@ class Topics:
             self._store.remove(topic.name, index)
 
     def partition(self, name: str, index: int) -> Partition:
-        """The partition, or Refused with what is wrong."""
+        """The partition, which this node leads, or Refused with what is wrong."""
         partition = self._online.get((name, index))
         if partition is not None:
             return partition
+        state = self._cluster.partition(name, index)
+        if state.leader != self._node.node_id:
+            who = "nobody" if state.leader == NO_NODE else f"node {state.leader}"
+            raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name}-{index} is not led here: {who} leads it")
         topic = self.by_name.get(name)
         offline = None if topic is None else topic.partitions.get(index)
-        if isinstance(offline, OfflinePartition):
-            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{name}-{index} is offline: {offline.reason}")
-        what = f"topic {name!r}" if topic is None else f"partition {index} of topic {name!r}"
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {what}")
+        reason = offline.reason if isinstance(offline, OfflinePartition) else "it is not open"
+        raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{name}-{index} is offline: {reason}")
 
-    def topic_of_id(self, topic_id: bytes) -> Topic:
-        topic = self.by_id.get(topic_id)
-        if topic is None:
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with the id {topic_id.hex()}")
-        return topic
+    def offline_node(self, name: str, index: int) -> int | None:
+        """This node, if it should lead the partition and cannot open it."""
+        topic = self.by_name.get(name)
+        is_offline = topic is not None and isinstance(topic.partitions.get(index), OfflinePartition)
+        return self._node.node_id if is_offline else None
 
     def online(self) -> list[Partition]:
         return list(self._online.values())
-
-
-def _tell_leader(partition: Partition) -> None:
-    logger.debug("%s-%d: this node leads it, leader epoch %d", partition.topic, partition.index, partition.leader_epoch)

@@ -7,16 +7,13 @@ transaction here, durably, before the batch is written.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from semel.broker.node_info import NodeInfo
+from semel.coordinator.txn.coordinator import TransactionCoordinator
 from semel.coordinator.txn.decisions import Identity, TimedOut
 from semel.log.errors import Refused
 from semel.records.batch import BatchHeader
 from semel.replication.partition import Partition
 from semel.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
 
 _SECOND_GENERATION_SINCE = 12
 _ABORTABLE_SINCE = 11
@@ -27,71 +24,84 @@ _COME_AGAIN = (
 )
 
 
-def has_to_wait(broker: Broker, transactional_id: str, version: int) -> bool:
-    """Whether the partitions may have to join first, or their joining is not durable yet."""
-    if version >= _SECOND_GENERATION_SINCE:
-        return True
-    try:
-        return not broker.transactions.is_settled(transactional_id)
-    except Refused:
-        return False  # `verify` says what is wrong
+class TransactionVerifier:
+    """Asks the coordinator of a transaction whether a batch may be written in it."""
 
+    def __init__(self, transactions: TransactionCoordinator, node: NodeInfo) -> None:
+        self._transactions = transactions
+        self._node = node
 
-def may_write_at_once(
-    broker: Broker, transactional_id: str, claimed: Identity, place: tuple[str, int], version: int
-) -> bool:
-    """Whether `verify` would find nothing wrong with a batch of this producer, and nothing has to be waited for. In the
-    second generation its partition joins by this; if that is not durable yet, the longer way waits for it."""
-    transactions = broker.transactions
-    try:
+    def has_to_wait(self, transactional_id: str, version: int) -> bool:
+        """Whether the partitions may have to join first, or their joining is not durable yet."""
         if version >= _SECOND_GENERATION_SINCE:
-            return transactions.joins_at_once(transactional_id, claimed, place)
-        return transactions.is_settled(transactional_id) and transactions.holds(transactional_id, claimed, place)
-    except Refused:
-        return False
+            return True
+        try:
+            return not self._transactions.is_settled(transactional_id)
+        except Refused:
+            return False  # `verify` says what is wrong
 
+    def may_write_at_once(self, transactional_id: str, claimed: Identity, place: tuple[str, int], version: int) -> bool:
+        """Whether `verify` would find nothing wrong with a batch of this producer, and nothing has to be waited for.
 
-async def join(
-    broker: Broker, transactional_id: str, claimed: Identity, partitions: list[tuple[str, int]], version: int
-) -> None:
-    """When it returns, these partitions are in the transaction, durably; in the first generation, if they are in it."""
-    try:
-        if version >= _SECOND_GENERATION_SINCE:
-            await broker.transactions.add_partitions(transactional_id, claimed, partitions, second_generation=True)
+        In the second generation its partition joins by this; if that is not durable yet, the long path waits for it."""
+        transactions = self._transactions
+        try:
+            if version >= _SECOND_GENERATION_SINCE:
+                return transactions.joins_at_once(transactional_id, claimed, place)
+            return transactions.is_settled(transactional_id) and transactions.holds(transactional_id, claimed, place)
+        except Refused:
+            return False
+
+    async def join(
+        self, transactional_id: str, claimed: Identity, partitions: list[tuple[str, int]], version: int
+    ) -> None:
+        """When it returns, these partitions are in the transaction, durably: in the first generation those that are in
+        it at all."""
+        try:
+            if version >= _SECOND_GENERATION_SINCE:
+                await self._transactions.add_partitions(transactional_id, claimed, partitions, second_generation=True)
+                return
+            settled = self._transactions.when_settled(transactional_id)
+            if settled is not None:
+                await settled
+        except Refused as refusal:
+            raise translated(refusal, version) from refusal
+
+    def verify(self, transactional_id: str | None, header: BatchHeader, partition: Partition, version: int) -> None:
+        """Raises Refused when the batch is not part of an open transaction of its producer.
+
+        Every batch is looked at, not only the first of a transaction in a partition: once the end is decided, a late
+        one must not slip in before the marker."""
+        if transactional_id is None:
+            raise Refused(
+                ErrorCode.INVALID_TXN_STATE, "the batch is transactional, but the request names no transactional id"
+            )
+        if not self._node.config.bool("transaction.partition.verification.enable"):
             return
-        settled = broker.transactions.when_settled(transactional_id)
-        if settled is not None:
-            await settled
-    except Refused as refusal:
-        raise translated(refusal, version) from refusal
-
-
-def verify(
-    broker: Broker, transactional_id: str | None, header: BatchHeader, partition: Partition, version: int
-) -> None:
-    """Raises Refused when the batch is not part of an open transaction of its producer.
-
-    Every batch is looked at, not only the first of a transaction in a partition: once the end is decided, a late one
-    must not slip in before the marker."""
-    if transactional_id is None:
-        raise Refused(
-            ErrorCode.INVALID_TXN_STATE, "the batch is transactional, but the request names no transactional id"
+        claimed = Identity(header.producer_id, header.producer_epoch)
+        try:
+            if self._transactions.holds(transactional_id, claimed, (partition.topic, partition.index)):
+                return
+        except Refused as refusal:
+            raise translated(refusal, version) from refusal
+        raise translated(
+            Refused(
+                ErrorCode.TRANSACTION_ABORTABLE,
+                f"{partition.topic}-{partition.index} is not part of an open transaction of {transactional_id!r}",
+            ),
+            version,
         )
-    if not broker.config.bool("transaction.partition.verification.enable"):
-        return
-    claimed = Identity(header.producer_id, header.producer_epoch)
-    try:
-        if broker.transactions.holds(transactional_id, claimed, (partition.topic, partition.index)):
-            return
-    except Refused as refusal:
-        raise translated(refusal, version) from refusal
-    raise translated(
-        Refused(
-            ErrorCode.TRANSACTION_ABORTABLE,
-            f"{partition.topic}-{partition.index} is not part of an open transaction of {transactional_id!r}",
-        ),
-        version,
-    )
+
+    def explained(self, transactional_id: str, header: BatchHeader, version: int, refusal: Refused) -> Refused:
+        """An epoch that is old because its transaction ran out of time is not called fenced, where that can be said."""
+        if refusal.code != ErrorCode.INVALID_PRODUCER_EPOCH or version < _ABORTABLE_SINCE:
+            return refusal
+        claimed = Identity(header.producer_id, header.producer_epoch)
+        if not self._transactions.has_timed_out(transactional_id, claimed):
+            return refusal
+        return Refused(
+            ErrorCode.TRANSACTION_ABORTABLE, f"the transaction of {transactional_id!r} took too long and was aborted"
+        )
 
 
 def translated(refusal: Refused, version: int) -> Refused:
@@ -105,15 +115,3 @@ def translated(refusal: Refused, version: int) -> Refused:
         is_late = isinstance(refusal, TimedOut)
         return Refused(ErrorCode.INVALID_PRODUCER_EPOCH if is_late else ErrorCode.INVALID_TXN_STATE, refusal.text)
     return refusal
-
-
-def explained(broker: Broker, transactional_id: str, header: BatchHeader, version: int, refusal: Refused) -> Refused:
-    """An old epoch that is old because its transaction ran out of time is not called fenced, where that can be said."""
-    if refusal.code != ErrorCode.INVALID_PRODUCER_EPOCH or version < _ABORTABLE_SINCE:
-        return refusal
-    claimed = Identity(header.producer_id, header.producer_epoch)
-    if not broker.transactions.has_timed_out(transactional_id, claimed):
-        return refusal
-    return Refused(
-        ErrorCode.TRANSACTION_ABORTABLE, f"the transaction of {transactional_id!r} took too long and was aborted"
-    )

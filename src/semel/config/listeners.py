@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from semel.config.settings import Form
 
-PROTOCOLS = ("PLAINTEXT",)
+# Kafka's ids of security protocols.
+PROTOCOLS = {"PLAINTEXT": 0}
 _ALL_INTERFACES = ("", "0.0.0.0", "::")
 
 

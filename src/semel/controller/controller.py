@@ -51,7 +51,7 @@ class NewTopic:
 @dataclass(frozen=True)
 class CreatedTopic:
     name: str
-    topic_id: bytes
+    topic_id: bytes | None  # none, if it was only validated
     partitions: int
     replication_factor: int
     configs: Mapping[str, str]
@@ -69,7 +69,9 @@ class Controller:
 
     # -- the broker itself
 
-    def start_broker(self, host: str, port: int, features: Mapping[str, int]) -> asyncio.Future[None]:
+    def start_broker(
+        self, end_points: Sequence[BrokerEndpoint], rack: str | None, features: Mapping[str, int]
+    ) -> asyncio.Future[None]:
         """A start of the node: a new registration, and with it a new leader epoch for everything it leads, so that
         nobody takes an answer from before the start for one after it."""
         image = self.metadata.decided
@@ -83,13 +85,17 @@ class Controller:
                 broker_id=self._node_id,
                 incarnation_id=self._random.randbytes(16),
                 broker_epoch=self.metadata.next_offset,
-                end_points=[BrokerEndpoint(name="PLAINTEXT", host=host, port=port)],
+                end_points=list(end_points),
+                rack=rack,
                 fenced=False,
             )
         )
         for topic in image.topics.values():
-            for index in topic.partitions:
-                records.append(PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, leader=self._node_id))
+            for index, state in topic.partitions.items():
+                if state.leader == self._node_id:
+                    records.append(
+                        PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, leader=self._node_id)
+                    )
         return self.metadata.write(records)
 
     def allocate_producer_ids(self) -> tuple[range, asyncio.Future[None]]:
@@ -117,9 +123,10 @@ class Controller:
             raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, wrong)
         partitions, replication_factor = self._counts(wanted)
         configs = self._checked(wanted.configs)
-        topic_id = self._new_topic_id()
+        topic_id = None
         committed = None
         if not validate_only:
+            topic_id = self._new_topic_id()
             records: list[MetadataRecord] = [TopicRecord(name=wanted.name, topic_id=topic_id)]
             records += self._partition_records(topic_id, range(partitions))
             records += [

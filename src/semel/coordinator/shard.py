@@ -147,7 +147,12 @@ class Shards(Generic[S]):
         shard = self._loaded.get(index)
         if shard is not None and shard.is_current:
             return shard
-        partition = self._partition(self.topic, index)
+        try:
+            partition = self._partition(self.topic, index)
+        except Refused as refusal:
+            if refusal.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                raise Refused(ErrorCode.NOT_COORDINATOR, refusal.text) from refusal
+            raise
         if index in self._unreadable and self._unreadable[index][0] is partition:
             raise self._unreadable[index][1]
         if index not in self._loading:

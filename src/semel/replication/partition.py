@@ -330,6 +330,10 @@ class Partition(TermEnd):
 
     # -- ending
 
+    def resign(self) -> None:
+        """Another node leads now. What was written is still flushed."""
+        self._end()
+
     async def close(self) -> None:
         """A clean stop: waits for the flush that is under way."""
         self.abandon()

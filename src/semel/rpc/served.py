@@ -127,9 +127,10 @@ class _Slot:
 class ServedConnection(Receiving):
     """A client's connection. Also the Receiver of its Link."""
 
-    def __init__(self, server: Server, link: Link, number: int) -> None:
+    def __init__(self, server: Server, link: Link, number: int, listener: str) -> None:
         self.link = link
         self.number = number
+        self.listener = listener
         self.principal = "User:ANONYMOUS"
         self.is_authenticated = True
         self.was_active = False  # since the last sweep

@@ -7,6 +7,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 from semel.host.api import Host, Link, Listener
@@ -60,7 +61,7 @@ class Server:
         self._sweep: asyncio.TimerHandle | None = None
         self._look: asyncio.TimerHandle | None = None
         self._accepted = 0
-        self._early: list[Link] | None = []
+        self._early: list[tuple[str, Link]] | None = []
         self._idle = deque[ServedConnection]()  # found by the last search, the one that is to go first at the left
         self._next_search_s = 0.0
         self._complaints = Complaints(logger)
@@ -71,21 +72,22 @@ class Server:
             raise ValueError("the server does not listen")
         return self._listener.port
 
-    async def listen(self, host: str, port: int) -> None:
-        self._listener = await self._host.network.listen(host, port, self._accept)
+    async def listen(self, name: str, host: str, port: int) -> None:
+        """`name` is the listener's: every connection knows by which one it came."""
+        self._listener = await self._host.network.listen(host, port, partial(self._accept, name))
         self._schedule_sweep()
 
     def open_gate(self) -> None:
         """Begins to serve: until then connections are taken and kept waiting."""
         early, self._early = self._early or [], None
-        for link in early:
-            self._accept(link)
+        for listener, link in early:
+            self._accept(listener, link)
 
-    def _accept(self, link: Link) -> None:
+    def _accept(self, listener: str, link: Link) -> None:
         most, limits = self._host.network.most_connections, self.limits
         if self._early is not None:
             if len(self._early) < most:
-                self._early.append(link)
+                self._early.append((listener, link))
             else:
                 self._refuse(link, "this process may have %d open, and does not serve yet", most)
             return
@@ -98,7 +100,7 @@ class Server:
             self._refuse(link, "this process may have %d open, and none is idle: see ulimit -n", most)
         else:
             self._accepted += 1
-            connection = ServedConnection(self, link, self._accepted)
+            connection = ServedConnection(self, link, self._accepted, listener)
             self.connections[connection] = None
             self._per_host[address] += 1
             link.start(connection)
@@ -192,7 +194,7 @@ class Server:
             self._sweep.cancel()
         if self._look is not None:
             self._look.cancel()
-        for link in self._early or ():
+        for _, link in self._early or ():
             link.close()
         for connection in list(self.connections):
             connection.close()

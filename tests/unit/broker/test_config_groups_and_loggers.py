@@ -12,7 +12,6 @@ from broker_harness import Node, RawClient, simulated
 from test_config_admin import BROKER, DELETE, GROUP, LOGGER, METRICS, SET, TOPIC, change, describe, put, value_of
 
 from semel.broker.authoriser import Operation, ResourceType
-from semel.broker.internal_topics import ensure
 from semel.config import GROUP_SETTINGS, ConfigSource
 from semel.coordinator.topic_names import OFFSETS_TOPIC
 from semel.wire.errors import ErrorCode
@@ -76,7 +75,7 @@ async def members(client: RawClient, group_id: str) -> int:
 @simulated(settings={"group.consumer.min.session.timeout.ms": "10000"})
 async def test_members_of_a_group_live_by_its_own_settings_from_their_next_heartbeat_on(node: Node) -> None:
     client = await node.client()
-    await ensure(node.broker, OFFSETS_TOPIC)
+    await node.broker.roles.internal_topics.ensure(OFFSETS_TOPIC)
     await client.create_topic("t")
     for group_id in ("g", "other"):
         assert (await beat(client, 0, group_id)).heartbeat_interval_ms == 5000
@@ -100,7 +99,7 @@ async def test_a_session_is_longer_than_the_pause_between_heartbeats(node: Node)
 @simulated()
 async def test_bounds_of_the_node_that_have_moved_count_more_than_what_a_group_was_given(node: Node) -> None:
     client = await node.client()
-    await ensure(node.broker, OFFSETS_TOPIC)
+    await node.broker.roles.internal_topics.ensure(OFFSETS_TOPIC)
     await client.create_topic("t")
     assert await change(client, GROUP, "g", (SET, HEARTBEAT, "14000")) == 0
     node.settings["group.consumer.max.heartbeat.interval.ms"] = "9000"

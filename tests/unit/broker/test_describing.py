@@ -6,7 +6,7 @@ import pytest
 from broker_harness import NOW_MS, ROOT, Node, RawClient, batch_of, simulated
 
 from semel.broker.authoriser import Operation
-from semel.broker.broker import SUPPORTED_FEATURES
+from semel.broker.features import SUPPORTED_FEATURES
 from semel.broker.handlers import HANDLERS
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.api_versions import ApiVersionsRequest

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from broker_harness import Node, RawClient, batch_of, simulated
 
-from semel.broker.internal_topics import ensure
 from semel.coordinator.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
@@ -34,7 +33,7 @@ both = pytest.mark.parametrize("topic", [OFFSETS_TOPIC, TRANSACTIONS_TOPIC])
 
 async def ready(node: Node) -> RawClient:
     for topic in COUNTS:
-        await ensure(node.broker, topic)
+        await node.broker.roles.internal_topics.ensure(topic)
     return await node.client()
 
 

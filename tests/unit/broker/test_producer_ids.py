@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from broker_harness import BROKER, Node, RawClient, simulated
 
+from semel.broker.producer_ids import ProducerIds
 from semel.controller.controller import PRODUCER_ID_BLOCK
+from semel.log.errors import Refused
 from semel.sim.power import PowerLost
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.init_producer_id import InitProducerIdRequest
@@ -57,6 +59,62 @@ async def test_the_next_block_follows_when_one_is_used_up(node: Node) -> None:
     client = await node.client()
     ids = [(await init(client))[1] for _ in range(PRODUCER_ID_BLOCK + 2)]
     assert ids == list(range(PRODUCER_ID_BLOCK + 2))
+
+
+class Blocks:
+    """A controller whose blocks come when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[asyncio.Future[range]] = []
+
+    async def allocate(self) -> range:
+        self.asked.append(asyncio.get_running_loop().create_future())
+        return await self.asked[-1]
+
+
+async def all_went_on() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_the_next_block_is_asked_for_before_the_last_is_used_up() -> None:
+    blocks = Blocks()
+    ids = ProducerIds(blocks.allocate)
+    first = asyncio.ensure_future(ids.next())
+    await all_went_on()
+    blocks.asked[0].set_result(range(1000))
+    given = [await first]
+    while len(blocks.asked) == 1:
+        given.append(await ids.next())
+        await all_went_on()
+    assert given == list(range(900)), "a tenth is left"
+    given += [await ids.next() for _ in range(50)]
+    blocks.asked[1].set_result(range(5000, 6000))
+    given += [await ids.next() for _ in range(51)]
+    assert given == [*range(1000), 5000]
+    assert len(blocks.asked) == 2
+
+
+async def test_a_block_that_could_not_be_had_early_is_asked_for_again_when_it_is_needed() -> None:
+    blocks = Blocks()
+    ids = ProducerIds(blocks.allocate)
+    first = asyncio.ensure_future(ids.next())
+    await all_went_on()
+    blocks.asked[0].set_result(range(2))
+    assert await first == 0
+    await all_went_on()
+    blocks.asked[1].set_exception(Refused(ErrorCode.NOT_CONTROLLER, "moved"))
+    await all_went_on()
+    assert await ids.next() == 1
+    await all_went_on()
+    waiting = [asyncio.ensure_future(ids.next()) for _ in range(2)]
+    await all_went_on()
+    assert len(blocks.asked) == 3
+    blocks.asked[2].set_exception(Refused(ErrorCode.NOT_CONTROLLER, "moved"))
+    for one in waiting:
+        with pytest.raises(Refused, match="moved"):
+            await one
+    ids.close()
 
 
 @simulated()

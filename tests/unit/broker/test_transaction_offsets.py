@@ -20,7 +20,6 @@ from transaction_harness import (
     with_transactions,
 )
 
-from semel.broker.internal_topics import ensure
 from semel.coordinator.topic_names import OFFSETS_TOPIC
 from semel.wire.errors import ErrorCode
 from semel.wire.schema import NO_UUID
@@ -41,7 +40,7 @@ generations = pytest.mark.parametrize("versions", [OLD, V1, V2], ids=["old clien
 
 async def ready(node: Node, versions: Mapping[str, int]) -> tuple[RawClient, TransactionalProducer]:
     client = await with_transactions(node)
-    await ensure(node.broker, OFFSETS_TOPIC)
+    await node.broker.roles.internal_topics.ensure(OFFSETS_TOPIC)
     return client, await started(client, versions)
 
 

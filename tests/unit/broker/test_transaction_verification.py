@@ -156,11 +156,10 @@ async def test_verification_can_be_switched_off(node: Node) -> None:
 @pytest.mark.parametrize("topic", ["__transaction_state", "__consumer_offsets"])
 @simulated()
 async def test_clients_do_not_write_into_the_topics_of_the_coordinators(node: Node, topic: str) -> None:
-    from semel.broker.internal_topics import ensure
     from semel.coordinator.topic_names import OFFSETS_TOPIC
 
     client = await with_transactions(node)
-    await ensure(node.broker, OFFSETS_TOPIC)
+    await node.broker.roles.internal_topics.ensure(OFFSETS_TOPIC)
     answer = await client.produce(topic, batch_of(b"v", keys=[b"k"]))
     assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert node.broker.topics.partition(topic, 0).log.end_offset == 0

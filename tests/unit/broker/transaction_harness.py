@@ -9,7 +9,6 @@ from typing import Any, cast
 
 from broker_harness import NOW_MS, Node, RawClient, fetch_request, partition_of
 
-from semel.broker.internal_topics import ensure
 from semel.coordinator.topic_names import TRANSACTIONS_TOPIC
 from semel.coordinator.txn.coordinator import TransactionCoordinator
 from semel.coordinator.txn.transactions import Transaction, Transactions
@@ -41,7 +40,7 @@ async def with_transactions(
 ) -> RawClient:
     """A client of a node that has the topic of the coordinator and one to write to."""
     client = await node.client()
-    await ensure(node.broker, TRANSACTIONS_TOPIC)
+    await node.broker.roles.internal_topics.ensure(TRANSACTIONS_TOPIC)
     created = await client.create_topic(TOPIC, partitions, configs)
     assert created.error_code == 0
     return client

@@ -20,7 +20,7 @@ from semel.sim.clock import SimClock
 from semel.sim.disk import SimDisk
 from semel.sim.loop import run
 from semel.wire.errors import ErrorCode
-from semel.wire.spec.metadata_records import MetadataRecord, ProducerIdsRecord
+from semel.wire.spec.metadata_records import BrokerEndpoint, MetadataRecord, ProducerIdsRecord
 
 DIRECTORY = "/data/__cluster_metadata-0"
 
@@ -50,7 +50,9 @@ class Room:
         self.controller = Controller(self.metadata, broker_config, Random(1))
 
     async def begin(self) -> None:
-        await self.controller.start_broker("h", 9092, {"metadata.version": 7})
+        await self.controller.start_broker(
+            [BrokerEndpoint(name="PLAINTEXT", host="h", port=9092)], None, {"metadata.version": 7}
+        )
 
 
 def in_a_room(scenario: Callable[[Room], Coroutine[Any, Any, None]]) -> None:

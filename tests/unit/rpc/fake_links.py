@@ -220,7 +220,7 @@ class Bench:
 
     def connect(self, peer: str = "10.0.0.1:5000") -> FakeLink:
         link = FakeLink(peer)
-        self.server._accept(link)
+        self.server._accept("PLAINTEXT", link)
         return link
 
     def connection(self, link: FakeLink) -> ServedConnection:

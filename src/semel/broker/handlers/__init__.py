@@ -1,6 +1,20 @@
-"""One file per API. This table says which are served, in which versions, and what ApiVersions advertises."""
+"""One file per API. This table says which are served, in which versions, on which kinds of listener, and what
+ApiVersions advertises."""
 
+from enum import Flag, auto
 from typing import NamedTuple
+
+
+class ListenerKind(Flag):
+    """Who comes in by a listener. It may be of several kinds, as is the only one of a node alone."""
+
+    CLIENTS = auto()
+    BROKERS = auto()
+    CONTROLLERS = auto()
+
+
+# Brokers call each other as clients do, too.
+_CLIENTS_AND_BROKERS = ListenerKind.CLIENTS | ListenerKind.BROKERS
 
 
 class Served(NamedTuple):
@@ -9,10 +23,19 @@ class Served(NamedTuple):
     max_version: int
     # Lower than what is served only for Produce: librdkafka before 2.11.1 stops compressing when it does not see 0.
     advertised_min: int
+    listeners: ListenerKind
 
 
-def _served(module: str, min_version: int, max_version: int, advertised_min: int | None = None) -> Served:
-    return Served(module, min_version, max_version, min_version if advertised_min is None else advertised_min)
+def _served(
+    module: str,
+    min_version: int,
+    max_version: int,
+    *,
+    advertised_min: int | None = None,
+    listeners: ListenerKind = _CLIENTS_AND_BROKERS,
+) -> Served:
+    advertised = min_version if advertised_min is None else advertised_min
+    return Served(module, min_version, max_version, advertised, listeners)
 
 
 HANDLERS: dict[int, Served] = {
@@ -29,7 +52,7 @@ HANDLERS: dict[int, Served] = {
     14: _served("sync_group", 0, 5),
     15: _served("describe_groups", 0, 6),
     16: _served("list_groups", 0, 5),
-    18: _served("api_versions", 0, 5),
+    18: _served("api_versions", 0, 5, listeners=~ListenerKind(0)),
     19: _served("create_topics", 2, 7),
     20: _served("delete_topics", 1, 6),
     21: _served("delete_records", 0, 2),

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from semel.broker.authoriser import Operation, ResourceType
-from semel.broker.broker import Broker
+from semel.broker.cluster_view import ClusterView
 from semel.broker.context import RequestContext
 from semel.broker.handlers.transaction_errors import code_for
 from semel.coordinator.topic_names import INTERNAL_TOPICS, TRANSACTIONS_TOPIC
+from semel.coordinator.txn.coordinator import TransactionCoordinator
 from semel.coordinator.txn.decisions import Identity
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
@@ -32,30 +33,37 @@ Codes = dict[tuple[str, int], ErrorCode]
 
 
 async def handle(
-    broker: Broker, request: AddPartitionsToTxnRequest, context: RequestContext
+    request: AddPartitionsToTxnRequest,
+    context: RequestContext,
+    *,
+    cluster: ClusterView,
+    transactions: TransactionCoordinator,
 ) -> AddPartitionsToTxnResponse:
     if context.version >= _BATCHED_SINCE:
-        return await _batched(broker, request.transactions, context)
+        return await _batched(cluster, transactions, request.transactions, context)
     transaction = AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
         producer_id=request.v3_and_below_producer_id,
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
-    codes = await _add(broker, transaction, context)
+    codes = await _add(cluster, transactions, transaction, context)
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(transaction.topics, codes))
 
 
 async def _batched(
-    broker: Broker, transactions: Sequence[AddPartitionsToTxnTransaction], context: RequestContext
+    cluster: ClusterView,
+    transactions: TransactionCoordinator,
+    wanted: Sequence[AddPartitionsToTxnTransaction],
+    context: RequestContext,
 ) -> AddPartitionsToTxnResponse:
     try:
         context.authorise_cluster(Operation.CLUSTER_ACTION)
     except Refused as refusal:
         return AddPartitionsToTxnResponse(error_code=refusal.code)
     results = []
-    for transaction in transactions:
-        codes = await _add(broker, transaction, context)
+    for transaction in wanted:
+        codes = await _add(cluster, transactions, transaction, context)
         results.append(
             AddPartitionsToTxnResult(
                 transactional_id=transaction.transactional_id, topic_results=_results(transaction.topics, codes)
@@ -64,19 +72,24 @@ async def _batched(
     return AddPartitionsToTxnResponse(results_by_transaction=results)
 
 
-async def _add(broker: Broker, wanted: AddPartitionsToTxnTransaction, context: RequestContext) -> Codes:
+async def _add(
+    cluster: ClusterView,
+    transactions: TransactionCoordinator,
+    wanted: AddPartitionsToTxnTransaction,
+    context: RequestContext,
+) -> Codes:
     """All of the partitions, or none."""
     partitions = [(topic.name, index) for topic in wanted.topics for index in topic.partitions]
     claimed = Identity(wanted.producer_id, wanted.producer_epoch)
     try:
         context.authorise(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, wanted.transactional_id)
         if wanted.verify_only:
-            return {p: _verified(broker, wanted.transactional_id, claimed, p) for p in partitions}
-        bad = _bad_partitions(broker, partitions, context)
+            return {p: _verified(transactions, wanted.transactional_id, claimed, p) for p in partitions}
+        bad = _bad_partitions(cluster, partitions, context)
         if bad:
             return {p: bad.get(p, ErrorCode.OPERATION_NOT_ATTEMPTED) for p in partitions}
         is_batched = context.version >= _BATCHED_SINCE
-        await broker.transactions.add_partitions(
+        await transactions.add_partitions(
             wanted.transactional_id,
             claimed,
             partitions,
@@ -88,19 +101,21 @@ async def _add(broker: Broker, wanted: AddPartitionsToTxnTransaction, context: R
     return dict.fromkeys(partitions, ErrorCode.NONE)
 
 
-def _verified(broker: Broker, transactional_id: str, claimed: Identity, partition: tuple[str, int]) -> ErrorCode:
-    is_in = broker.transactions.holds(transactional_id, claimed, partition)
+def _verified(
+    transactions: TransactionCoordinator, transactional_id: str, claimed: Identity, partition: tuple[str, int]
+) -> ErrorCode:
+    is_in = transactions.holds(transactional_id, claimed, partition)
     return ErrorCode.NONE if is_in else ErrorCode.TRANSACTION_ABORTABLE
 
 
-def _bad_partitions(broker: Broker, partitions: list[tuple[str, int]], context: RequestContext) -> Codes:
+def _bad_partitions(cluster: ClusterView, partitions: list[tuple[str, int]], context: RequestContext) -> Codes:
     bad: Codes = {}
     for topic, index in partitions:
         try:
             context.authorise_topic(Operation.WRITE, topic)
             if topic == TRANSACTIONS_TOPIC or (topic in INTERNAL_TOPICS and context.version < _BATCHED_SINCE):
                 raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{topic} is written by its coordinator only")
-            broker.topics.partition(topic, index)
+            cluster.partition(topic, index)
         except Refused as refusal:
             bad[topic, index] = refusal.code
     return bad

@@ -6,26 +6,30 @@ Left out: client metrics, and the loggers of a node: they are refused.
 
 from __future__ import annotations
 
-from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
-from semel.broker.handlers.config_resources import Alterations
+from semel.broker.controller_channel import ControllerChannel
+from semel.broker.handlers.config_resources import Alteration, alter
+from semel.broker.node_info import NodeInfo
 from semel.config import Operation
 from semel.wire.spec.alter_configs import AlterConfigsRequest, AlterConfigsResponse, AlterConfigsResult
 
 
-async def handle(broker: Broker, request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
-    alterations = Alterations(broker, context, request.resources, validate_only=request.validate_only)
-    results = []
-    for resource in request.resources:
-        operations = [(int(Operation.SET), config.name, config.value) for config in resource.configs]
-        code, text = alterations.decide(resource, operations, replaces=True)
-        results.append(
+async def handle(
+    request: AlterConfigsRequest, context: RequestContext, *, controller: ControllerChannel, node: NodeInfo
+) -> AlterConfigsResponse:
+    alterations = [
+        Alteration(resource, [(int(Operation.SET), config.name, config.value) for config in resource.configs])
+        for resource in request.resources
+    ]
+    results = await alter(alterations, controller, node, context, replaces=True, validate_only=request.validate_only)
+    return AlterConfigsResponse(
+        responses=[
             AlterConfigsResult(
                 error_code=code,
                 error_message=text,
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
             )
-        )
-    await alterations.committed()
-    return AlterConfigsResponse(responses=results)
+            for resource, (code, text) in zip(request.resources, results, strict=True)
+        ]
+    )

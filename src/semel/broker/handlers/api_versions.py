@@ -7,10 +7,13 @@ to start again from its bootstrap servers.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
-from semel.broker.broker import SUPPORTED_FEATURES, Broker
+from semel.broker.cluster_view import ClusterView
 from semel.broker.context import RequestContext
-from semel.broker.handlers import HANDLERS
+from semel.broker.features import SUPPORTED_FEATURES
+from semel.broker.handlers import HANDLERS, ListenerKind
+from semel.broker.node_info import NodeInfo
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.api_versions import (
     ApiVersion,
@@ -28,22 +31,30 @@ _TARGET_SINCE = 5
 _NO_NODE = -1
 
 
-def handle(broker: Broker, request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
-    code = _refusal(broker, request, context.version)
+def handle(
+    request: ApiVersionsRequest,
+    context: RequestContext,
+    *,
+    node: NodeInfo,
+    cluster: ClusterView,
+    listeners: Mapping[str, ListenerKind],
+) -> ApiVersionsResponse:
+    code = _refusal(node, request, context.version)
     if code is not None:
         return ApiVersionsResponse(error_code=code)
-    features = broker.image.features
+    features = cluster.image.features
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=key, min_version=served.advertised_min, max_version=served.max_version)
             for key, served in HANDLERS.items()
+            if served.listeners & listeners[context.listener]
         ],
         supported_features=[
             SupportedFeature(name=name, min_version=least, max_version=most)
             for name, (least, most) in SUPPORTED_FEATURES.items()
             if least > 0 or context.version >= _LEAST_OF_ZERO_SINCE
         ],
-        finalized_features_epoch=broker.features_epoch,
+        finalized_features_epoch=cluster.features_epoch,
         finalized_features=[
             FinalizedFeature(name=name, max_version_level=level, min_version_level=level)
             for name, level in features.items()
@@ -51,7 +62,7 @@ def handle(broker: Broker, request: ApiVersionsRequest, context: RequestContext)
     )
 
 
-def _refusal(broker: Broker, request: ApiVersionsRequest, version: int) -> ErrorCode | None:
+def _refusal(node: NodeInfo, request: ApiVersionsRequest, version: int) -> ErrorCode | None:
     if version >= _SOFTWARE_SINCE and not (
         _SOFTWARE.match(request.client_software_name) and _SOFTWARE.match(request.client_software_version)
     ):
@@ -60,5 +71,5 @@ def _refusal(broker: Broker, request: ApiVersionsRequest, version: int) -> Error
         return None
     if request.cluster_id is None or request.node_id == _NO_NODE:
         return ErrorCode.INVALID_REQUEST
-    is_meant = (request.cluster_id, request.node_id) == (broker.cluster_id, broker.node_id)
+    is_meant = (request.cluster_id, request.node_id) == (node.cluster_id, node.node_id)
     return None if is_meant else ErrorCode.REBOOTSTRAP_REQUIRED

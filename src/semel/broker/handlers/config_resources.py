@@ -3,19 +3,16 @@ loggers of a node."""
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Protocol
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 from semel.broker import loggers
 from semel.broker.authoriser import Operation, ResourceType
-from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
-from semel.broker.internal_topics import check_settings
+from semel.broker.controller_channel import ConfigChange, ControllerChannel
+from semel.broker.node_info import NodeInfo
 from semel.controller.image import BROKER_RESOURCE, GROUP_RESOURCE, LOGGER_RESOURCE, METRICS_RESOURCE, TOPIC_RESOURCE
-from semel.coordinator.topic_names import INTERNAL_TOPICS
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
 
@@ -51,64 +48,59 @@ def authorise_resource(context: RequestContext, operation: Operation, resource: 
         raise Refused(ErrorCode.INVALID_REQUEST, f"resources of type {kind} are not known; {_SERVED}")
 
 
-def check_node(broker: Broker, name: str) -> None:
+def check_node(node: NodeInfo, name: str) -> None:
     """A logger belongs to one node, which has to be named."""
-    if name != str(broker.node_id):
-        raise Refused(ErrorCode.INVALID_REQUEST, f"the loggers of node {broker.node_id} are here, not of {name[:20]!r}")
+    if name != str(node.node_id):
+        raise Refused(ErrorCode.INVALID_REQUEST, f"the loggers of node {node.node_id} are here, not of {name[:20]!r}")
 
 
-class Alterations:
-    """The changes of one request: each resource on its own, one wait for all of them."""
+class Alteration(NamedTuple):
+    """What is to be done to the settings of one resource: operations, each a code, a name and a value."""
 
-    def __init__(
-        self, broker: Broker, context: RequestContext, resources: Sequence[ConfigResource], *, validate_only: bool
-    ) -> None:
-        self._broker = broker
-        self._context = context
-        self._named = Counter((resource.resource_type, resource.resource_name) for resource in resources)
-        self._validate_only = validate_only
-        self._waits_for: list[asyncio.Future[None]] = []
+    resource: ConfigResource
+    operations: Sequence[tuple[int, str, str | None]]
 
-    def decide(
-        self, resource: ConfigResource, operations: Sequence[tuple[int, str, str | None]], *, replaces: bool = False
-    ) -> tuple[int, str | None]:
-        """Error code and message of one resource."""
+
+async def alter(
+    alterations: Sequence[Alteration],
+    controller: ControllerChannel,
+    node: NodeInfo,
+    context: RequestContext,
+    *,
+    replaces: bool = False,
+    validate_only: bool,
+) -> list[tuple[int, str | None]]:
+    """Error code and message of each: every resource on its own, answered when all changes are committed."""
+    named = Counter((resource.resource_type, resource.resource_name) for resource, _ in alterations)
+    results: list[Refused | None] = [None] * len(alterations)
+    changes: dict[int, ConfigChange] = {}
+    for place, (resource, operations) in enumerate(alterations):
+        kind, name = resource.resource_type, resource.resource_name
         try:
-            if self._named[resource.resource_type, resource.resource_name] > 1:
+            if named[kind, name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, "a resource may be named once in a request")
-            authorise_resource(self._context, Operation.ALTER_CONFIGS, resource)
-            if resource.resource_type == LOGGER_RESOURCE:
-                return self._alter_loggers(resource.resource_name, operations, replaces=replaces)
-            committed = self._broker.controller.alter_config(
-                resource.resource_type,
-                resource.resource_name,
-                operations,
-                replaces=replaces,
-                validate_only=self._validate_only,
-                check=self._check_of(resource),
-            )
+            authorise_resource(context, Operation.ALTER_CONFIGS, resource)
+            if kind == LOGGER_RESOURCE:
+                _alter_loggers(node, name, operations, replaces=replaces, validate_only=validate_only)
+            else:
+                changes[place] = ConfigChange(kind, name, operations, replaces)
         except Refused as refusal:
-            return refusal.code, refusal.text
-        if committed is not None:
-            self._waits_for.append(committed)
-        return ErrorCode.NONE, None
+            results[place] = refusal
+    altered = await controller.alter_configs(list(changes.values()), validate_only=validate_only)
+    for place, result in zip(changes, altered, strict=True):
+        results[place] = result
+    return [(ErrorCode.NONE, None) if result is None else (result.code, result.text) for result in results]
 
-    def _check_of(self, resource: ConfigResource) -> Callable[[Mapping[str, str]], None] | None:
-        if resource.resource_type != TOPIC_RESOURCE or resource.resource_name not in INTERNAL_TOPICS:
-            return None
-        return partial(check_settings, self._broker, resource.resource_name)
 
-    def _alter_loggers(
-        self, node: str, operations: Sequence[tuple[int, str, str | None]], *, replaces: bool
-    ) -> tuple[int, str | None]:
-        check_node(self._broker, node)
-        if replaces:
-            raise Refused(
-                ErrorCode.INVALID_REQUEST, "the levels of loggers are changed by IncrementalAlterConfigs only"
-            )
-        loggers.alter(operations, validate_only=self._validate_only)
-        return ErrorCode.NONE, None
-
-    async def committed(self) -> None:
-        if self._waits_for:
-            await asyncio.gather(*self._waits_for)
+def _alter_loggers(
+    node: NodeInfo,
+    name: str,
+    operations: Sequence[tuple[int, str, str | None]],
+    *,
+    replaces: bool,
+    validate_only: bool,
+) -> None:
+    check_node(node, name)
+    if replaces:
+        raise Refused(ErrorCode.INVALID_REQUEST, "the levels of loggers are changed by IncrementalAlterConfigs only")
+    loggers.alter(operations, validate_only=validate_only)

@@ -5,9 +5,9 @@ A group with a topic that the asker may not describe is refused as a whole: its 
 
 from __future__ import annotations
 
-from semel.broker.authoriser import Operation, ResourceType, authorised_bits
-from semel.broker.broker import Broker
+from semel.broker.authoriser import Operation, ResourceType
 from semel.broker.context import RequestContext
+from semel.coordinator.group.coordinator import GroupCoordinator
 from semel.log.errors import Refused
 from semel.wire.spec.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -17,22 +17,20 @@ from semel.wire.spec.consumer_group_describe import (
 
 
 async def handle(
-    broker: Broker, request: ConsumerGroupDescribeRequest, context: RequestContext
+    request: ConsumerGroupDescribeRequest, context: RequestContext, *, groups: GroupCoordinator
 ) -> ConsumerGroupDescribeResponse:
-    groups = [await _described(broker, context, group_id) for group_id in request.group_ids]
+    described = [await _described(groups, context, group_id) for group_id in request.group_ids]
     if request.include_authorized_operations:
-        for group in groups:
+        for group in described:
             if not group.error_code:
-                group.authorized_operations = authorised_bits(
-                    broker.authoriser, context.principal, ResourceType.GROUP, group.group_id
-                )
-    return ConsumerGroupDescribeResponse(groups=groups)
+                group.authorized_operations = context.authorised_bits(ResourceType.GROUP, group.group_id)
+    return ConsumerGroupDescribeResponse(groups=described)
 
 
-async def _described(broker: Broker, context: RequestContext, group_id: str) -> DescribedConsumerGroup:
+async def _described(groups: GroupCoordinator, context: RequestContext, group_id: str) -> DescribedConsumerGroup:
     try:
         context.authorise(Operation.DESCRIBE, ResourceType.GROUP, group_id)
-        group = await broker.groups.describe_consumer(group_id)
+        group = await groups.describe_consumer(group_id)
         for name in {
             topic.topic_name
             for member in group.members

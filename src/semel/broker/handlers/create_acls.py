@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from semel.broker.authoriser import Operation
-from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
 from semel.broker.handlers.access_rules import refuse_rules
 from semel.log.errors import Refused
 from semel.wire.spec.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
 
-def handle(broker: Broker, request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
+def handle(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
     try:
         refuse_rules(context, Operation.ALTER)
     except Refused as refusal:

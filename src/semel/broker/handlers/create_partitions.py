@@ -5,13 +5,11 @@ Left out: timeouts, because the answer comes as soon as the one node of the clus
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 
 from semel.broker.authoriser import Operation
-from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
-from semel.broker.internal_topics import refuse_if_internal
+from semel.broker.controller_channel import ControllerChannel, NewPartitions
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.create_partitions import (
@@ -21,27 +19,28 @@ from semel.wire.spec.create_partitions import (
 )
 
 
-async def handle(broker: Broker, request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
-    results: list[CreatePartitionsTopicResult] = []
-    waits_for: list[asyncio.Future[None]] = []
+async def handle(
+    request: CreatePartitionsRequest, context: RequestContext, *, controller: ControllerChannel
+) -> CreatePartitionsResponse:
     named = Counter(topic.name for topic in request.topics)
+    results = {name: CreatePartitionsTopicResult(name=name) for name in named}
+    wanted: list[NewPartitions] = []
     for topic in {topic.name: topic for topic in request.topics}.values():
-        result = CreatePartitionsTopicResult(name=topic.name)
         try:
             if named[topic.name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} is named {named[topic.name]} times")
             context.authorise_topic(Operation.ALTER, topic.name)
-            refuse_if_internal(topic.name, "given more partitions: every group and transactional id would move")
-            assignments = None if topic.assignments is None else [one.broker_ids for one in topic.assignments]
-            committed = broker.controller.create_partitions(
-                topic.name, topic.count, assignments, validate_only=request.validate_only
-            )
         except Refused as refusal:
-            result.error_code, result.error_message = refusal.code, refusal.text
+            _refuse(results[topic.name], refusal)
         else:
-            if committed is not None:
-                waits_for.append(committed)
-        results.append(result)
-    if waits_for:
-        await asyncio.gather(*waits_for)
-    return CreatePartitionsResponse(results=results)
+            assignments = None if topic.assignments is None else [one.broker_ids for one in topic.assignments]
+            wanted.append(NewPartitions(topic.name, topic.count, assignments))
+    added = await controller.create_partitions(wanted, validate_only=request.validate_only)
+    for one, refused in zip(wanted, added, strict=True):
+        if refused is not None:
+            _refuse(results[one.topic], refused)
+    return CreatePartitionsResponse(results=list(results.values()))
+
+
+def _refuse(result: CreatePartitionsTopicResult, refusal: Refused) -> None:
+    result.error_code, result.error_message = refusal.code, refusal.text

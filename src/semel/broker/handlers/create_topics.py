@@ -5,13 +5,12 @@ Left out: timeouts, because the answer comes as soon as the one node of the clus
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 
 from semel.broker.authoriser import CLUSTER_NAME, Operation, ResourceType
-from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
-from semel.broker.internal_topics import as_made_here
+from semel.broker.controller_channel import ControllerChannel
+from semel.broker.node_info import NodeInfo
 from semel.config import describe_topic
 from semel.controller.controller import CreatedTopic, NewTopic
 from semel.log.errors import Refused
@@ -25,29 +24,33 @@ from semel.wire.spec.create_topics import (
 )
 
 
-async def handle(broker: Broker, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
-    results: list[CreatableTopicResult] = []
-    waits_for: list[asyncio.Future[None]] = []
-    may_create_any = context.allows(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
+async def handle(
+    request: CreateTopicsRequest, context: RequestContext, *, controller: ControllerChannel, node: NodeInfo
+) -> CreateTopicsResponse:
     named = Counter(topic.name for topic in request.topics)
+    results = {name: CreatableTopicResult(name=name) for name in named}
+    wanted: list[NewTopic] = []
+    may_create_any = context.allows(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
     for topic in {topic.name: topic for topic in request.topics}.values():
         try:
             if named[topic.name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} is named {named[topic.name]} times")
             if not may_create_any:
                 context.authorise_topic(Operation.CREATE, topic.name)
-            created = broker.controller.create_topic(
-                as_made_here(broker, _wanted(topic)), validate_only=request.validate_only
-            )
+            wanted.append(_wanted(topic))
         except Refused as refusal:
-            results.append(CreatableTopicResult(name=topic.name, error_code=refusal.code, error_message=refusal.text))
-            continue
-        if created.committed is not None:
-            waits_for.append(created.committed)
-        results.append(_result(broker, context, created))
-    if waits_for:
-        await asyncio.gather(*waits_for)
-    return CreateTopicsResponse(topics=results)
+            _refuse(results[topic.name], refusal)
+    made = await controller.create_topics(wanted, validate_only=request.validate_only)
+    for one, created in zip(wanted, made, strict=True):
+        if isinstance(created, Refused):
+            _refuse(results[one.name], created)
+        else:
+            _tell(results[one.name], created, node, context)
+    return CreateTopicsResponse(topics=list(results.values()))
+
+
+def _refuse(result: CreatableTopicResult, refusal: Refused) -> None:
+    result.error_code, result.error_message = refusal.code, refusal.text
 
 
 def _wanted(topic: CreatableTopic) -> NewTopic:
@@ -63,14 +66,13 @@ def _wanted(topic: CreatableTopic) -> NewTopic:
     )
 
 
-def _result(broker: Broker, context: RequestContext, created: CreatedTopic) -> CreatableTopicResult:
+def _tell(result: CreatableTopicResult, created: CreatedTopic, node: NodeInfo, context: RequestContext) -> None:
     """A topic that was only validated has no id."""
-    result = CreatableTopicResult(name=created.name)
-    if created.committed is not None:
+    if created.topic_id is not None:
         result.topic_id = created.topic_id
     if not context.allows(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, created.name):
         result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        return result
+        return
     result.num_partitions = created.partitions
     result.replication_factor = created.replication_factor
     result.configs = [
@@ -81,6 +83,5 @@ def _result(broker: Broker, context: RequestContext, created: CreatedTopic) -> C
             config_source=setting.source,
             is_sensitive=setting.sensitive,
         )
-        for setting in describe_topic(created.configs, broker.config)
+        for setting in describe_topic(created.configs, node.config)
     ]
-    return result

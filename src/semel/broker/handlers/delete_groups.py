@@ -4,20 +4,22 @@ on a refusal comes with its text."""
 from __future__ import annotations
 
 from semel.broker.authoriser import Operation, ResourceType
-from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
+from semel.coordinator.group.coordinator import GroupCoordinator
 from semel.log.errors import Refused
 from semel.wire.spec.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
-async def handle(broker: Broker, request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
+async def handle(
+    request: DeleteGroupsRequest, context: RequestContext, *, groups: GroupCoordinator
+) -> DeleteGroupsResponse:
     results: list[DeletableGroupResult] = []
     for group_id in dict.fromkeys(request.groups_names):
         result = DeletableGroupResult(group_id=group_id)
         results.append(result)
         try:
             context.authorise(Operation.DELETE, ResourceType.GROUP, group_id)
-            await broker.groups.delete(group_id)
+            await groups.delete(group_id)
         except Refused as refusal:
             result.error_code, result.error_message = refusal.code, refusal.text
     return DeleteGroupsResponse(results=results)

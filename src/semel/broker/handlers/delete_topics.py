@@ -5,13 +5,12 @@ Left out: timeouts, because the answer comes as soon as the one node of the clus
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 
 from semel.broker.authoriser import Operation
-from semel.broker.broker import Broker
+from semel.broker.cluster_view import ClusterView
 from semel.broker.context import RequestContext
-from semel.broker.internal_topics import refuse_if_internal
+from semel.broker.controller_channel import ControllerChannel
 from semel.controller.image import TopicState
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
@@ -27,26 +26,31 @@ _STATES_SINCE = 6
 _DELETION_DISABLED_SINCE = 3
 
 
-async def handle(broker: Broker, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
+async def handle(
+    request: DeleteTopicsRequest, context: RequestContext, *, controller: ControllerChannel, cluster: ClusterView
+) -> DeleteTopicsResponse:
     wanted = list(request.topics)
     if context.version < _STATES_SINCE:
         wanted = [DeleteTopicState(name=name) for name in request.topic_names]
     results: list[DeletableTopicResult] = []
-    waits_for: list[asyncio.Future[None]] = []
+    found: list[tuple[DeletableTopicResult, TopicState]] = []
     named = Counter((topic.name, topic.topic_id) for topic in wanted)
     for (name, topic_id), times in named.items():
         result = DeletableTopicResult(name=name, topic_id=topic_id)
+        results.append(result)
         try:
             _check_form(name, topic_id, times)
-            topic = _authorised(broker, context, name, topic_id)
-            result.name, result.topic_id = topic.name, topic.topic_id
-            refuse_if_internal(topic.name, "deleted")
-            waits_for.append(broker.controller.delete_topic(topic))
+            found.append((result, _authorised(cluster, context, name, topic_id)))
         except Refused as refusal:
-            result.error_code, result.error_message = _understood(refusal.code, context.version), refusal.text
-        results.append(result)
-    if waits_for:
-        await asyncio.gather(*waits_for)
+            _refuse(result, refusal, context)
+    deleted = await controller.delete_topics([topic.topic_id for _, topic in found])
+    for (result, topic), refused in zip(found, deleted, strict=True):
+        if refused is not None and refused.code == ErrorCode.UNKNOWN_TOPIC_ID and result.name is not None:
+            refused = _unknown(result.name)  # somebody else was quicker
+        elif refused is None or refused.code != ErrorCode.UNKNOWN_TOPIC_ID:
+            result.name, result.topic_id = topic.name, topic.topic_id
+        if refused is not None:
+            _refuse(result, refused, context)
     return DeleteTopicsResponse(responses=results)
 
 
@@ -57,24 +61,25 @@ def _check_form(name: str | None, topic_id: bytes, times: int) -> None:
         raise Refused(ErrorCode.INVALID_REQUEST, f"a topic is named {times} times")
 
 
-def _authorised(broker: Broker, context: RequestContext, name: str | None, topic_id: bytes) -> TopicState:
-    """What is decided counts, not what is committed: a topic that somebody deletes just now is not there any more."""
-    decided = broker.metadata.decided
+def _authorised(cluster: ClusterView, context: RequestContext, name: str | None, topic_id: bytes) -> TopicState:
+    image = cluster.image
     if name is None:
-        topic = decided.topic_by_id(topic_id)
-        if topic is None:
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with the id {topic_id.hex()}")
+        topic = cluster.topic_of_id(topic_id)
         context.authorise_topic(Operation.DELETE, topic.name)
         return topic
     # Before it is looked up: who may not delete it is not told either whether it is there.
     context.authorise_topic(Operation.DELETE, name)
-    topic = decided.topics.get(name)
-    if topic is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-    return topic
+    if name not in image.topics:
+        raise _unknown(name)
+    return image.topics[name]
 
 
-def _understood(code: ErrorCode, version: int) -> ErrorCode:
-    if code == ErrorCode.TOPIC_DELETION_DISABLED and version < _DELETION_DISABLED_SINCE:
-        return ErrorCode.INVALID_REQUEST
-    return code
+def _unknown(name: str) -> Refused:
+    return Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+
+
+def _refuse(result: DeletableTopicResult, refusal: Refused, context: RequestContext) -> None:
+    code = refusal.code
+    if code == ErrorCode.TOPIC_DELETION_DISABLED and context.version < _DELETION_DISABLED_SINCE:
+        code = ErrorCode.INVALID_REQUEST
+    result.error_code, result.error_message = code, refusal.text

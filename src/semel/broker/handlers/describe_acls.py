@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from semel.broker.authoriser import Operation
-from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
 from semel.broker.handlers.access_rules import refuse_rules
 from semel.log.errors import Refused
 from semel.wire.spec.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
 
-def handle(broker: Broker, request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
+def handle(request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
     try:
         refuse_rules(context, Operation.DESCRIBE)
     except Refused as refusal:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from semel.broker import loggers
 from semel.broker.authoriser import Operation
-from semel.broker.broker import Broker
+from semel.broker.cluster_view import ClusterView
 from semel.broker.context import RequestContext
 from semel.broker.handlers.config_resources import authorise_resource, check_node
+from semel.broker.node_info import NodeInfo
 from semel.config import DescribedSetting, describe_broker, describe_group, describe_topic
 from semel.controller.image import GROUP_RESOURCE, LOGGER_RESOURCE, TOPIC_RESOURCE
 from semel.controller.topic_names import wrong_with_name
@@ -25,20 +26,22 @@ from semel.wire.spec.describe_configs import (
 )
 
 
-def handle(broker: Broker, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
+def handle(
+    request: DescribeConfigsRequest, context: RequestContext, *, node: NodeInfo, cluster: ClusterView
+) -> DescribeConfigsResponse:
     results = []
     for resource in request.resources:
         result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
         try:
             authorise_resource(context, Operation.DESCRIBE_CONFIGS, resource)
-            result.configs = [_encoded(setting, request) for setting in _settings(broker, resource)]
+            result.configs = [_encoded(setting, request) for setting in _settings(node, cluster, resource)]
         except Refused as refusal:
             result.error_code, result.error_message = refusal.code, refusal.text
         results.append(result)
     return DescribeConfigsResponse(results=results)
 
 
-def _settings(broker: Broker, resource: DescribeConfigsResource) -> list[DescribedSetting]:
+def _settings(node: NodeInfo, cluster: ClusterView, resource: DescribeConfigsResource) -> list[DescribedSetting]:
     name = resource.resource_name
     # No names stand for all of them, null as well as an empty list.
     wanted = set(resource.configuration_keys or ()) or None
@@ -46,22 +49,22 @@ def _settings(broker: Broker, resource: DescribeConfigsResource) -> list[Describ
         wrong = wrong_with_name(name, ())
         if wrong is not None:
             raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, wrong)
-        if name not in broker.image.topics:
+        if name not in cluster.image.topics:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-        return describe_topic(broker.image.config(TOPIC_RESOURCE, name), broker.config, names=wanted)
+        return describe_topic(cluster.image.config(TOPIC_RESOURCE, name), node.config, names=wanted)
     if resource.resource_type == GROUP_RESOURCE:
         if not name:
             raise Refused(ErrorCode.INVALID_REQUEST, "a group has a name: there are no settings for all groups here")
-        return describe_group(broker.image.group_settings(name), broker.config, names=wanted)
+        return describe_group(cluster.image.group_settings(name), node.config, names=wanted)
     if resource.resource_type == LOGGER_RESOURCE:
-        check_node(broker, name)
+        check_node(node, name)
         return loggers.described(wanted)
-    if name not in ("", str(broker.node_id)):
+    if name not in ("", str(node.node_id)):
         raise Refused(
             ErrorCode.INVALID_REQUEST,
-            f"known here are the settings of node {broker.node_id} and, without a name, of the cluster; not of {name}",
+            f"known here are the settings of node {node.node_id} and, without a name, of the cluster; not of {name}",
         )
-    return describe_broker(broker.config, names=wanted, cluster_wide=not name)
+    return describe_broker(node.config, names=wanted, cluster_wide=not name)
 
 
 def _encoded(setting: DescribedSetting, request: DescribeConfigsRequest) -> DescribedConfig:

@@ -5,9 +5,9 @@ Before version 6 a group that is not there is described as dead, without an erro
 
 from __future__ import annotations
 
-from semel.broker.authoriser import Operation, ResourceType, authorised_bits
-from semel.broker.broker import Broker
+from semel.broker.authoriser import Operation, ResourceType
 from semel.broker.context import RequestContext
+from semel.coordinator.group.coordinator import GroupCoordinator
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
@@ -15,21 +15,21 @@ from semel.wire.spec.describe_groups import DescribedGroup, DescribeGroupsReques
 _MISSING_IS_AN_ERROR_SINCE = 6
 
 
-async def handle(broker: Broker, request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
-    groups = [await _described(broker, context, group_id) for group_id in request.groups]
+async def handle(
+    request: DescribeGroupsRequest, context: RequestContext, *, groups: GroupCoordinator
+) -> DescribeGroupsResponse:
+    described = [await _described(groups, context, group_id) for group_id in request.groups]
     if request.include_authorized_operations:
-        for group in groups:
+        for group in described:
             if group.error_code in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
-                group.authorized_operations = authorised_bits(
-                    broker.authoriser, context.principal, ResourceType.GROUP, group.group_id
-                )
-    return DescribeGroupsResponse(groups=groups)
+                group.authorized_operations = context.authorised_bits(ResourceType.GROUP, group.group_id)
+    return DescribeGroupsResponse(groups=described)
 
 
-async def _described(broker: Broker, context: RequestContext, group_id: str) -> DescribedGroup:
+async def _described(groups: GroupCoordinator, context: RequestContext, group_id: str) -> DescribedGroup:
     try:
         context.authorise(Operation.DESCRIBE, ResourceType.GROUP, group_id)
-        return await broker.groups.describe(group_id)
+        return await groups.describe(group_id)
     except Refused as refusal:
         missing = refusal.code == ErrorCode.GROUP_ID_NOT_FOUND
         group = DescribedGroup(group_id=group_id, group_state="Dead" if missing else "")

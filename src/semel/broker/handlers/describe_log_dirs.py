@@ -7,9 +7,11 @@ partitions (`cordoned`): a node has one, and it takes them.
 from __future__ import annotations
 
 from semel.broker.authoriser import Operation
-from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
+from semel.broker.topics import Topics
+from semel.host.api import Disk
 from semel.log.errors import Refused
+from semel.log.store import LogStore
 from semel.replication.partition import Partition
 from semel.wire.spec.describe_log_dirs import (
     DescribeLogDirsRequest,
@@ -20,28 +22,30 @@ from semel.wire.spec.describe_log_dirs import (
 )
 
 
-def handle(broker: Broker, request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
+def handle(
+    request: DescribeLogDirsRequest, context: RequestContext, *, topics: Topics, store: LogStore, disk: Disk
+) -> DescribeLogDirsResponse:
     try:
         context.authorise_cluster(Operation.DESCRIBE)
     except Refused as refusal:
         return DescribeLogDirsResponse(error_code=refusal.code)
-    topics: dict[str, list[LogDirPartition]] = {}
-    for partition in _wanted(broker, request):
+    by_topic: dict[str, list[LogDirPartition]] = {}
+    for partition in _wanted(topics, request):
         described = LogDirPartition(partition_index=partition.index, partition_size=partition.log.size_bytes)
-        topics.setdefault(partition.topic, []).append(described)
-    root = broker.store.root
+        by_topic.setdefault(partition.topic, []).append(described)
+    root = store.root
     description = LogDirDescription(
         log_dir=root,
-        topics=[LogDirTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
-        total_bytes=broker.host.disk.total_bytes(root),
-        usable_bytes=broker.host.disk.free_bytes(root),
+        topics=[LogDirTopic(name=name, partitions=partitions) for name, partitions in by_topic.items()],
+        total_bytes=disk.total_bytes(root),
+        usable_bytes=disk.free_bytes(root),
     )
     return DescribeLogDirsResponse(results=[description])
 
 
-def _wanted(broker: Broker, request: DescribeLogDirsRequest) -> list[Partition]:
+def _wanted(topics: Topics, request: DescribeLogDirsRequest) -> list[Partition]:
     """Those asked for that are here; the others are not mentioned, as in Kafka."""
-    online = broker.topics.online()
+    online = topics.online()
     if request.topics is None:
         return online
     wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}

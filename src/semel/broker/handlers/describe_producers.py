@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from semel.broker.authoriser import Operation
-from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
+from semel.broker.topics import Topics
 from semel.log.errors import Refused
 from semel.wire.spec.describe_producers import (
     DescribeProducersPartitionResult,
@@ -15,23 +15,23 @@ from semel.wire.spec.describe_producers import (
 )
 
 
-def handle(broker: Broker, request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
+def handle(request: DescribeProducersRequest, context: RequestContext, *, topics: Topics) -> DescribeProducersResponse:
     return DescribeProducersResponse(
         topics=[
             DescribeProducersTopicResult(
                 name=topic.name,
-                partitions=[_described(broker, context, topic.name, index) for index in topic.partition_indexes],
+                partitions=[_described(topics, context, topic.name, index) for index in topic.partition_indexes],
             )
             for topic in request.topics
         ]
     )
 
 
-def _described(broker: Broker, context: RequestContext, topic: str, index: int) -> DescribeProducersPartitionResult:
+def _described(topics: Topics, context: RequestContext, topic: str, index: int) -> DescribeProducersPartitionResult:
     result = DescribeProducersPartitionResult(partition_index=index)
     try:
         context.authorise_topic(Operation.READ, topic)
-        producers = broker.topics.partition(topic, index).log.producers
+        producers = topics.partition(topic, index).log.producers
     except Refused as refusal:
         result.error_code, result.error_message = refusal.code, refusal.text
         return result

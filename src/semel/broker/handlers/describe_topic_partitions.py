@@ -1,16 +1,19 @@
 """DescribeTopicPartitions (75), version 0: topics and their partitions in order of name, page by page.
 
 A page holds as many partitions as the request and `max.request.partition.size.limit` allow, at least one; the cursor
-of the answer names the first that did not fit. Left out: eligible leader replicas (KIP-966), there is one replica.
+of the answer names the first that did not fit. Left out: eligible leader replicas (KIP-966), none are kept yet.
 """
 
 from __future__ import annotations
 
-from semel.broker.authoriser import Operation, ResourceType, authorised_bits
-from semel.broker.broker import Broker
+from semel.broker.authoriser import Operation, ResourceType
+from semel.broker.cluster_view import ClusterView
 from semel.broker.context import RequestContext
-from semel.broker.topics import OfflinePartition, Topic
+from semel.broker.node_info import NodeInfo
+from semel.broker.topics import Topics
+from semel.controller.image import TopicState
 from semel.controller.topic_names import wrong_with_name
+from semel.coordinator.topic_names import INTERNAL_TOPICS
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.describe_topic_partitions import (
     Cursor,
@@ -25,16 +28,21 @@ _NOBODY: tuple[int, ...] = ()
 
 
 def handle(
-    broker: Broker, request: DescribeTopicPartitionsRequest, context: RequestContext
+    request: DescribeTopicPartitionsRequest,
+    context: RequestContext,
+    *,
+    node: NodeInfo,
+    cluster: ClusterView,
+    topics: Topics,
 ) -> DescribeTopicPartitionsResponse:
     named = sorted({topic.name for topic in request.topics})
     cursor = request.cursor or Cursor()
     if cursor.partition_index < 0 or (named and request.cursor is not None and cursor.topic_name not in named):
         # A cursor that no page of this request could have returned; there is no other place to say so.
         return DescribeTopicPartitionsResponse(topics=[_refused(name, ErrorCode.INVALID_REQUEST) for name in named])
-    page = _Page(broker, context, request.response_partition_limit)
+    page = _Page(node, cluster, topics, context, request.response_partition_limit)
     denied = []
-    for name in named or sorted(broker.topics.by_name):
+    for name in named or sorted(cluster.image.topics):
         if name < cursor.topic_name:
             continue
         if not context.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
@@ -49,10 +57,14 @@ def handle(
 class _Page:
     """Filled topic by topic until it has no room for another partition."""
 
-    def __init__(self, broker: Broker, context: RequestContext, limit: int) -> None:
-        self._broker = broker
+    def __init__(
+        self, node: NodeInfo, cluster: ClusterView, topics: Topics, context: RequestContext, limit: int
+    ) -> None:
+        self._cluster = cluster
+        self._topics = topics
         self._context = context
-        self._left = max(1, min(limit, broker.config.int("max.request.partition.size.limit")))
+        self._reachable = cluster.endpoints(context.listener)
+        self._left = max(1, min(limit, node.config.int("max.request.partition.size.limit")))
         self.topics: list[DescribeTopicPartitionsResponseTopic] = []
         self.next_cursor: Cursor | None = None
 
@@ -60,7 +72,7 @@ class _Page:
         if not self._left:
             self.next_cursor = Cursor(topic_name=name, partition_index=first)
             return
-        topic = self._broker.topics.by_name.get(name)
+        topic = self._cluster.image.topics.get(name)
         if topic is None:
             wrong = wrong_with_name(name, ())
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if wrong is None else ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -74,37 +86,27 @@ class _Page:
             DescribeTopicPartitionsResponseTopic(
                 name=name,
                 topic_id=topic.topic_id,
-                is_internal=topic.is_internal,
-                partitions=[_partition(self._broker, topic, index) for index in range(first, after)],
-                topic_authorized_operations=authorised_bits(
-                    self._broker.authoriser, self._context.principal, ResourceType.TOPIC, name
-                ),
+                is_internal=name in INTERNAL_TOPICS,
+                partitions=[self._partition(topic, index) for index in range(first, after)],
+                topic_authorized_operations=self._context.authorised_bits(ResourceType.TOPIC, name),
             )
+        )
+
+    def _partition(self, topic: TopicState, index: int) -> DescribeTopicPartitionsResponsePartition:
+        offline_node = self._topics.offline_node(topic.name, index)
+        view = self._cluster.view(topic.partitions[index], self._reachable, offline_node)
+        return DescribeTopicPartitionsResponsePartition(
+            error_code=ErrorCode.LEADER_NOT_AVAILABLE if view.error else ErrorCode.NONE,
+            partition_index=index,
+            leader_id=view.leader_id,
+            leader_epoch=view.state.leader_epoch,
+            replica_nodes=view.state.replicas,
+            isr_nodes=view.state.isr,
+            offline_replicas=view.offline_replicas,
+            eligible_leader_replicas=_NOBODY,
+            last_known_elr=_NOBODY,
         )
 
 
 def _refused(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(name=name, error_code=code)
-
-
-def _partition(broker: Broker, topic: Topic, index: int) -> DescribeTopicPartitionsResponsePartition:
-    partition = topic.partitions[index]
-    if isinstance(partition, OfflinePartition):
-        return DescribeTopicPartitionsResponsePartition(
-            error_code=ErrorCode.LEADER_NOT_AVAILABLE,
-            partition_index=index,
-            leader_id=-1,
-            replica_nodes=[broker.node_id],
-            offline_replicas=[broker.node_id],
-            eligible_leader_replicas=_NOBODY,
-            last_known_elr=_NOBODY,
-        )
-    return DescribeTopicPartitionsResponsePartition(
-        partition_index=index,
-        leader_id=broker.node_id,
-        leader_epoch=partition.leader_epoch,
-        replica_nodes=[broker.node_id],
-        isr_nodes=[broker.node_id],
-        eligible_leader_replicas=_NOBODY,
-        last_known_elr=_NOBODY,
-    )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from semel.broker.authoriser import Operation, ResourceType
-from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
+from semel.coordinator.txn.coordinator import TransactionCoordinator
 from semel.coordinator.txn.transactions import TopicPartition
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
@@ -17,19 +17,21 @@ from semel.wire.spec.describe_transactions import (
 
 
 async def handle(
-    broker: Broker, request: DescribeTransactionsRequest, context: RequestContext
+    request: DescribeTransactionsRequest, context: RequestContext, *, transactions: TransactionCoordinator
 ) -> DescribeTransactionsResponse:
     response = DescribeTransactionsResponse(
-        transaction_states=[_described(broker, context, name) for name in request.transactional_ids]
+        transaction_states=[_described(transactions, context, name) for name in request.transactional_ids]
     )
-    await broker.transactions.committed()
+    await transactions.committed()
     return response
 
 
-def _described(broker: Broker, context: RequestContext, transactional_id: str) -> DescribedTransaction:
+def _described(
+    transactions: TransactionCoordinator, context: RequestContext, transactional_id: str
+) -> DescribedTransaction:
     try:
         context.authorise(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
-        known = broker.transactions.shards.for_key(transactional_id).state.by_id.get(transactional_id)
+        known = transactions.shards.for_key(transactional_id).state.by_id.get(transactional_id)
         if known is None:
             raise Refused(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"there is no transactional id {transactional_id!r}")
     except Refused as refusal:

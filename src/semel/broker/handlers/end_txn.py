@@ -6,9 +6,9 @@ From version 5 on (the second generation of the protocol) the end raises the epo
 from __future__ import annotations
 
 from semel.broker.authoriser import Operation, ResourceType
-from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
 from semel.broker.handlers.transaction_errors import code_for
+from semel.coordinator.txn.coordinator import TransactionCoordinator
 from semel.coordinator.txn.decisions import Identity
 from semel.log.errors import Refused
 from semel.wire.spec.end_txn import EndTxnRequest, EndTxnResponse
@@ -16,11 +16,13 @@ from semel.wire.spec.end_txn import EndTxnRequest, EndTxnResponse
 _SECOND_GENERATION_SINCE = 5
 
 
-async def handle(broker: Broker, request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
+async def handle(
+    request: EndTxnRequest, context: RequestContext, *, transactions: TransactionCoordinator
+) -> EndTxnResponse:
     second_generation = context.version >= _SECOND_GENERATION_SINCE
     try:
         context.authorise(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
-        told = await broker.transactions.end(
+        told = await transactions.end(
             request.transactional_id,
             Identity(request.producer_id, request.producer_epoch),
             is_commit=request.committed,

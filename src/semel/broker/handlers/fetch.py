@@ -10,11 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from semel.broker.authoriser import Operation
-from semel.broker.broker import Broker
+from semel.broker.cluster_view import ClusterView
 from semel.broker.context import RequestContext
-from semel.broker.fetch_sessions import FetchSession, Key, Told
+from semel.broker.fetch_sessions import FetchSession, FetchSessions, Key, Told
+from semel.broker.leader_hints import LeaderHints
+from semel.broker.node_info import NodeInfo
 from semel.broker.parked_fetch import ParkedFetch
-from semel.host.api import FileRange
+from semel.broker.read_failures import ReadFailures
+from semel.broker.topics import Topics
+from semel.host.api import Clock, FileRange
 from semel.log.errors import CorruptSegment, Refused
 from semel.log.log import Cold, Log
 from semel.replication.partition import NO_EPOCH, Fetched, Partition
@@ -27,19 +31,31 @@ from semel.wire.spec.fetch import (
     FetchResponse,
     FetchResponsePartition,
     FetchResponseTopic,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
 )
 
 _TOPIC_IDS_SINCE = 13
 _READ_COMMITTED = 1
 
 
-def handle(broker: Broker, request: FetchRequest, context: RequestContext) -> FetchResponse | ParkedFetch:
-    now_ms = broker.host.clock.monotonic_ms()
+def handle(
+    request: FetchRequest,
+    context: RequestContext,
+    *,
+    node: NodeInfo,
+    cluster: ClusterView,
+    topics: Topics,
+    fetch_sessions: FetchSessions,
+    read_failures: ReadFailures,
+    clock: Clock,
+) -> FetchResponse | ParkedFetch:
+    now_ms = clock.monotonic_ms()
     try:
-        session = broker.fetch_sessions.begin(request, context.version >= _TOPIC_IDS_SINCE, now_ms)
+        session = fetch_sessions.begin(request, context.version >= _TOPIC_IDS_SINCE, now_ms)
     except Refused as refusal:
         return FetchResponse(error_code=refusal.code)
-    fetch = _Fetch(broker, request, context, session)
+    fetch = _Fetch(request, context, session, node, cluster, topics, read_failures)
     fetch.read()
     if fetch.is_complete and not fetch.cold:
         return fetch.response()
@@ -49,11 +65,23 @@ def handle(broker: Broker, request: FetchRequest, context: RequestContext) -> Fe
 class _Fetch:
     """One fetch request, from its first try to its answer."""
 
-    def __init__(self, broker: Broker, request: FetchRequest, context: RequestContext, session: FetchSession) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        request: FetchRequest,
+        context: RequestContext,
+        session: FetchSession,
+        node: NodeInfo,
+        cluster: ClusterView,
+        topics: Topics,
+        read_failures: ReadFailures,
+    ) -> None:
         self._request = request
         self._context = context
         self._session = session
+        self._node = node
+        self._cluster = cluster
+        self._topics = topics
+        self._read_failures = read_failures
         self._read_committed = request.isolation_level == _READ_COMMITTED
         self._partitions: dict[Key, Partition] = {}
         # What the last try has found, and which ranges are pinned for it.
@@ -77,7 +105,7 @@ class _Fetch:
         """Reads partitions of the session, until the byte limit of the request."""
         self.release()
         before, self._found = self._found, {}
-        left = min(self._request.max_bytes, self._broker.config.int("fetch.max.bytes"))
+        left = min(self._request.max_bytes, self._node.config.int("fetch.max.bytes"))
         session = self._session
         for key in list(session.unsettled):
             found = self._read_one(key, session.partitions[key], left, before.get(key), warmed)
@@ -121,10 +149,10 @@ class _Fetch:
         except Refused as refusal:
             return refusal.code
         except CorruptSegment as damage:
-            self._broker.report_damage(damage)
+            self._read_failures.damaged(damage)
             return ErrorCode.CORRUPT_MESSAGE
         except OSError as error:
-            self._broker.report_unreadable(error)
+            self._read_failures.unreadable(error)
             return ErrorCode.KAFKA_STORAGE_ERROR
 
     def _knows_all(self, key: Key, wanted: FetchRequestPartition, log: Log) -> bool:
@@ -146,9 +174,9 @@ class _Fetch:
             return known
         topic, index = key
         if isinstance(topic, bytes):
-            topic = self._broker.topics.topic_of_id(topic).name
+            topic = self._cluster.topic_of_id(topic).name
         self._context.authorise_topic(Operation.READ, topic)
-        found = self._partitions[key] = self._broker.topics.partition(topic, index)
+        found = self._partitions[key] = self._topics.partition(topic, index)
         return found
 
     def wait(self, waiter: object, wake: Callable[[], None]) -> None:
@@ -176,8 +204,13 @@ class _Fetch:
     def response(self) -> FetchResponse:
         session = self._session
         topics: dict[str | bytes, list[FetchResponsePartition]] = {}
+        hints: LeaderHints | None = None
         for key, found in self._found.items():
-            result = _result(key[1], found)
+            if isinstance(found, Fetched):
+                result = _result(key[1], found)
+            else:
+                hints = hints or LeaderHints(self._cluster, self._context.listener)
+                result = _refused(key, found, hints)
             if not session.session_id or self._is_news(key, result):
                 topics.setdefault(key[0], []).append(result)
             if result.records:
@@ -189,6 +222,12 @@ class _Fetch:
                 if isinstance(topic, bytes)
                 else FetchResponseTopic(topic=topic, partitions=partitions)
                 for topic, partitions in topics.items()
+            ],
+            node_endpoints=[]
+            if hints is None
+            else [
+                NodeEndpoint(node_id=found.node_id, host=found.host, port=found.port, rack=found.rack)
+                for found in hints.endpoints()
             ],
         )
 
@@ -210,9 +249,16 @@ def _is_still_at_end(before: Fetched, log: Log) -> bool:
     )
 
 
-def _result(index: int, fetched: Fetched | ErrorCode) -> FetchResponsePartition:
-    if not isinstance(fetched, Fetched):
-        return FetchResponsePartition(partition_index=index, error_code=fetched, high_watermark=-1, records=b"")
+def _refused(key: Key, code: ErrorCode, hints: LeaderHints) -> FetchResponsePartition:
+    topic, index = key
+    result = FetchResponsePartition(partition_index=index, error_code=code, high_watermark=-1, records=b"")
+    leader = hints.leader(topic, index, code)
+    if leader is not None:
+        result.current_leader = LeaderIdAndEpoch(leader_id=leader.node_id, leader_epoch=leader.epoch)
+    return result
+
+
+def _result(index: int, fetched: Fetched) -> FetchResponsePartition:
     result = FetchResponsePartition(
         partition_index=index,
         high_watermark=fetched.high_watermark,

@@ -7,9 +7,10 @@ Left out: share groups (type 2).
 from __future__ import annotations
 
 from semel.broker.authoriser import Operation, ResourceType
-from semel.broker.broker import Broker
+from semel.broker.cluster_view import ClusterView
 from semel.broker.context import RequestContext
-from semel.broker.internal_topics import ensure
+from semel.broker.internal_topics import InternalTopics
+from semel.broker.topics import Topics
 from semel.coordinator.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
@@ -24,28 +25,46 @@ _KINDS = {
 }
 
 
-async def handle(broker: Broker, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+async def handle(
+    request: FindCoordinatorRequest,
+    context: RequestContext,
+    *,
+    cluster: ClusterView,
+    topics: Topics,
+    internal_topics: InternalTopics,
+) -> FindCoordinatorResponse:
     if context.version >= _MANY_SINCE:
-        found = [await _find(broker, context, request.key_type, key) for key in request.coordinator_keys]
+        found = [
+            await _find(cluster, topics, internal_topics, context, request.key_type, key)
+            for key in request.coordinator_keys
+        ]
         return FindCoordinatorResponse(coordinators=found)
-    one = await _find(broker, context, request.key_type, request.key)
+    one = await _find(cluster, topics, internal_topics, context, request.key_type, request.key)
     return FindCoordinatorResponse(
         error_code=one.error_code, error_message=one.error_message, node_id=one.node_id, host=one.host, port=one.port
     )
 
 
-async def _find(broker: Broker, context: RequestContext, key_type: int, key: str) -> Coordinator:
+async def _find(
+    cluster: ClusterView,
+    topics: Topics,
+    internal_topics: InternalTopics,
+    context: RequestContext,
+    key_type: int,
+    key: str,
+) -> Coordinator:
     try:
         if key_type not in _KINDS:
             raise Refused(ErrorCode.INVALID_REQUEST, f"coordinators of type {key_type} are not known here")
         topic, resource = _KINDS[key_type]
         context.authorise(Operation.DESCRIBE, resource, key)
-        await ensure(broker, topic)
-        # An offline partition has no coordinator.
-        try:
-            broker.topics.partition(topic, coordinator_partition(key, broker.partition_count(topic)))
-        except Refused as refusal:
-            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, refusal.text) from refusal
+        await internal_topics.ensure(topic)
+        index = coordinator_partition(key, cluster.partition_count(topic))
+        reachable = cluster.endpoints(context.listener)
+        view = cluster.view(cluster.partition(topic, index), reachable, topics.offline_node(topic, index))
+        if view.error:
+            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic}-{index} has no leader that can be reached")
     except Refused as refusal:
         return Coordinator(key=key, node_id=-1, port=-1, error_code=refusal.code, error_message=refusal.text)
-    return Coordinator(key=key, node_id=broker.node_id, host=broker.advertised_host, port=broker.advertised_port)
+    leader = reachable[view.leader_id]
+    return Coordinator(key=key, node_id=leader.node_id, host=leader.host, port=leader.port)

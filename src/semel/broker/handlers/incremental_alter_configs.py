@@ -6,9 +6,10 @@ Left out: client metrics, which are refused. To delete a setting that nobody kno
 
 from __future__ import annotations
 
-from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
-from semel.broker.handlers.config_resources import Alterations
+from semel.broker.controller_channel import ControllerChannel
+from semel.broker.handlers.config_resources import Alteration, alter
+from semel.broker.node_info import NodeInfo
 from semel.wire.spec.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -17,20 +18,21 @@ from semel.wire.spec.incremental_alter_configs import (
 
 
 async def handle(
-    broker: Broker, request: IncrementalAlterConfigsRequest, context: RequestContext
+    request: IncrementalAlterConfigsRequest, context: RequestContext, *, controller: ControllerChannel, node: NodeInfo
 ) -> IncrementalAlterConfigsResponse:
-    alterations = Alterations(broker, context, request.resources, validate_only=request.validate_only)
-    results = []
-    for resource in request.resources:
-        operations = [(config.config_operation, config.name, config.value) for config in resource.configs]
-        code, text = alterations.decide(resource, operations)
-        results.append(
+    alterations = [
+        Alteration(resource, [(config.config_operation, config.name, config.value) for config in resource.configs])
+        for resource in request.resources
+    ]
+    results = await alter(alterations, controller, node, context, validate_only=request.validate_only)
+    return IncrementalAlterConfigsResponse(
+        responses=[
             IncrementalAlterConfigsResult(
                 error_code=code,
                 error_message=text,
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
             )
-        )
-    await alterations.committed()
-    return IncrementalAlterConfigsResponse(responses=results)
+            for resource, (code, text) in zip(request.resources, results, strict=True)
+        ]
+    )

@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 
 from semel.broker.authoriser import Operation, ResourceType
-from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
 from semel.broker.handlers.transaction_errors import note_fenced
+from semel.broker.producer_ids import ProducerIds
+from semel.coordinator.txn.coordinator import TransactionCoordinator
 from semel.coordinator.txn.decisions import Identity
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
@@ -23,13 +24,19 @@ _NONE = -1
 _FENCED_SINCE = 4
 
 
-async def handle(broker: Broker, request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
+async def handle(
+    request: InitProducerIdRequest,
+    context: RequestContext,
+    *,
+    transactions: TransactionCoordinator,
+    producer_ids: ProducerIds,
+) -> InitProducerIdResponse:
     try:
         if (request.producer_id == _NONE) != (request.producer_epoch == _NONE):
             raise Refused(ErrorCode.INVALID_REQUEST, "a producer that has an id has an epoch, too")
         if request.transactional_id is not None:
             context.authorise(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
-            told = await broker.transactions.initialise(
+            told = await transactions.initialise(
                 request.transactional_id,
                 Identity(request.producer_id, request.producer_epoch),
                 request.transaction_timeout_ms,
@@ -37,7 +44,7 @@ async def handle(broker: Broker, request: InitProducerIdRequest, context: Reques
             return InitProducerIdResponse(producer_id=told.producer_id, producer_epoch=told.epoch)
         context.authorise_cluster(Operation.IDEMPOTENT_WRITE)
         # A producer without a transactional id that lost its sequence asks with its old id: it gets a new one, too.
-        return InitProducerIdResponse(producer_id=await broker.producer_ids.next(), producer_epoch=0)
+        return InitProducerIdResponse(producer_id=await producer_ids.next(), producer_epoch=0)
     except Refused as refusal:
         note_fenced(refusal)
         code = refusal.code

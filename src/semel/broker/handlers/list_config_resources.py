@@ -6,7 +6,7 @@ Version 0 knew client metrics only, of which there are none here.
 from __future__ import annotations
 
 from semel.broker.authoriser import Operation
-from semel.broker.broker import Broker
+from semel.broker.cluster_view import ClusterView
 from semel.broker.context import RequestContext
 from semel.controller.image import BROKER_RESOURCE, GROUP_RESOURCE, LOGGER_RESOURCE, METRICS_RESOURCE, TOPIC_RESOURCE
 from semel.log.errors import Refused
@@ -20,20 +20,22 @@ from semel.wire.spec.list_config_resources import (
 _TYPES_SINCE = 1
 
 
-def handle(broker: Broker, request: ListConfigResourcesRequest, context: RequestContext) -> ListConfigResourcesResponse:
+def handle(
+    request: ListConfigResourcesRequest, context: RequestContext, *, cluster: ClusterView
+) -> ListConfigResourcesResponse:
     try:
         context.authorise_cluster(Operation.DESCRIBE_CONFIGS)
     except Refused as refusal:
         return ListConfigResourcesResponse(error_code=refusal.code)
     if context.version < _TYPES_SINCE:
         return ListConfigResourcesResponse()
-    node = str(broker.node_id)
+    brokers = [str(node_id) for node_id in cluster.image.brokers]
     names = {
-        TOPIC_RESOURCE: list(broker.image.topics),
-        BROKER_RESOURCE: [node],
-        LOGGER_RESOURCE: [node],
+        TOPIC_RESOURCE: list(cluster.image.topics),
+        BROKER_RESOURCE: brokers,
+        LOGGER_RESOURCE: brokers,
         METRICS_RESOURCE: [],
-        GROUP_RESOURCE: [name for kind, name in broker.image.configs if kind == GROUP_RESOURCE],
+        GROUP_RESOURCE: [name for kind, name in cluster.image.configs if kind == GROUP_RESOURCE],
     }
     wanted = set(request.resource_types) or set(names)
     if not wanted <= names.keys():

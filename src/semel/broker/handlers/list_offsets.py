@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from semel.broker.authoriser import Operation
-from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
+from semel.broker.read_failures import ReadFailures
+from semel.broker.topics import Topics
 from semel.log.errors import CorruptSegment, Refused
 from semel.log.log import TimestampOffset
 from semel.replication.partition import Partition
@@ -21,12 +22,16 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING
 _READ_COMMITTED = 1
 
 
-def handle(broker: Broker, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+def handle(
+    request: ListOffsetsRequest, context: RequestContext, *, topics: Topics, read_failures: ReadFailures
+) -> ListOffsetsResponse:
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
-                partitions=[_listed(broker, request, context, topic.name, wanted) for wanted in topic.partitions],
+                partitions=[
+                    _listed(topics, read_failures, request, context, topic.name, wanted) for wanted in topic.partitions
+                ],
             )
             for topic in request.topics
         ]
@@ -34,18 +39,23 @@ def handle(broker: Broker, request: ListOffsetsRequest, context: RequestContext)
 
 
 def _listed(
-    broker: Broker, request: ListOffsetsRequest, context: RequestContext, topic: str, wanted: ListOffsetsPartition
+    topics: Topics,
+    read_failures: ReadFailures,
+    request: ListOffsetsRequest,
+    context: RequestContext,
+    topic: str,
+    wanted: ListOffsetsPartition,
 ) -> ListOffsetsPartitionResponse:
     answer = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
     try:
         context.authorise_topic(Operation.DESCRIBE, topic)
-        partition = broker.topics.partition(topic, wanted.partition_index)
+        partition = topics.partition(topic, wanted.partition_index)
         partition.check_epoch(wanted.current_leader_epoch)
         found = _find(partition, wanted.timestamp, request.isolation_level == _READ_COMMITTED)
     except Refused as refusal:
         answer.error_code = refusal.code
     except CorruptSegment as damage:
-        broker.report_damage(damage)
+        read_failures.damaged(damage)
         answer.error_code = ErrorCode.CORRUPT_MESSAGE
     else:
         if found is not None:

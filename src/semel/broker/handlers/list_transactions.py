@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from semel.broker.authoriser import Operation, ResourceType
-from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
 from semel.coordinator.group.topic_patterns import BadPattern, TopicPattern
+from semel.coordinator.txn.coordinator import TransactionCoordinator
 from semel.coordinator.txn.state import TransactionState
 from semel.coordinator.txn.transactions import Transaction
+from semel.host.api import Clock
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.list_transactions import ListedTransaction, ListTransactionsRequest, ListTransactionsResponse
@@ -15,14 +16,16 @@ from semel.wire.spec.list_transactions import ListedTransaction, ListTransaction
 _LABELS = {state.label for state in TransactionState}
 
 
-async def handle(broker: Broker, request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
-    if broker.transactions.shards.is_loading:
+async def handle(
+    request: ListTransactionsRequest, context: RequestContext, *, transactions: TransactionCoordinator, clock: Clock
+) -> ListTransactionsResponse:
+    if transactions.shards.is_loading:
         return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     try:
         pattern = TopicPattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
     except BadPattern:
         return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
-    now_ms = broker.host.clock.wall_ms()
+    now_ms = clock.wall_ms()
     response = ListTransactionsResponse(
         unknown_state_filters=[state for state in request.state_filters if state not in _LABELS],
         transaction_states=[
@@ -31,13 +34,13 @@ async def handle(broker: Broker, request: ListTransactionsRequest, context: Requ
                 producer_id=transaction.producer_id,
                 transaction_state=transaction.state.label,
             )
-            for transaction in broker.transactions.transactions()
+            for transaction in transactions.transactions()
             if _is_wanted(transaction, request, now_ms)
             and (pattern is None or pattern.matches(transaction.transactional_id))
             and _is_allowed(transaction, context)
         ],
     )
-    await broker.transactions.committed()
+    await transactions.committed()
     return response
 
 

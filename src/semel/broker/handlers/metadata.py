@@ -1,4 +1,4 @@
-"""Metadata (3), versions 0-13: nodes, topics, partitions and their leaders.
+"""Metadata (3), versions 0-13: nodes, topics, partitions and their leaders, as they are committed.
 
 A topic that is missing is created when both the request and `auto.create.topics.enable` allow it; the answer waits for
 it, so that the client need not ask again.
@@ -6,15 +6,18 @@ it, so that the client need not ask again.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine
 
-from semel.broker.authoriser import CLUSTER_NAME, Operation, ResourceType, authorised_bits
-from semel.broker.broker import Broker
+from semel.broker.authoriser import CLUSTER_NAME, Operation, ResourceType
+from semel.broker.cluster_view import ClusterView
 from semel.broker.context import RequestContext
-from semel.broker.internal_topics import new_topic
-from semel.broker.topics import OfflinePartition, Topic
+from semel.broker.controller_channel import ControllerChannel
+from semel.broker.node_info import NodeInfo
+from semel.broker.topics import Topics
+from semel.controller.controller import NewTopic
+from semel.controller.image import TopicState
 from semel.controller.metadata_log import TOPIC as METADATA_TOPIC
+from semel.coordinator.topic_names import INTERNAL_TOPICS
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
 from semel.wire.schema import NO_UUID
@@ -26,149 +29,159 @@ from semel.wire.spec.metadata import (
     MetadataResponseTopic,
 )
 
+_LISTENER_NOT_FOUND_SINCE = 6
+
 
 def handle(
-    broker: Broker, request: MetadataRequest, context: RequestContext
+    request: MetadataRequest,
+    context: RequestContext,
+    *,
+    node: NodeInfo,
+    cluster: ClusterView,
+    topics: Topics,
+    controller: ControllerChannel,
 ) -> MetadataResponse | Coroutine[None, None, MetadataResponse]:
-    missing = _to_create(broker, request, context)
+    answer = _Answer(node, cluster, topics, request, context)
+    missing = _to_create(node, cluster, request, context)
     if missing:
-        return _after_creation(broker, request, context, missing)
-    return _answer(broker, request, context, {})
+        return _after_creation(controller, answer, context, missing)
+    return answer.response()
 
 
 def _wants_all(request: MetadataRequest, context: RequestContext) -> bool:
     return request.topics is None or (context.version == 0 and not request.topics)
 
 
-def _to_create(broker: Broker, request: MetadataRequest, context: RequestContext) -> list[str]:
-    if request.topics is None or not broker.config.bool("auto.create.topics.enable"):
+def _to_create(node: NodeInfo, cluster: ClusterView, request: MetadataRequest, context: RequestContext) -> list[str]:
+    if request.topics is None or not node.config.bool("auto.create.topics.enable"):
         return []
     if context.version >= 4 and not request.allow_auto_topic_creation:
         return []
+    known = cluster.image.topics
     return [
         topic.name
         for topic in request.topics
-        if topic.name and topic.name not in broker.topics.by_name and topic.name != METADATA_TOPIC
+        if topic.name and topic.name not in known and topic.name != METADATA_TOPIC
     ]
 
 
 async def _after_creation(
-    broker: Broker, request: MetadataRequest, context: RequestContext, missing: list[str]
+    controller: ControllerChannel, answer: _Answer, context: RequestContext, missing: list[str]
 ) -> MetadataResponse:
-    refused: dict[str, ErrorCode] = {}
-    created: list[asyncio.Future[None]] = []
+    wanted: list[NewTopic] = []
     may_create_any = context.allows(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
     for name in missing:
         try:
             context.authorise_topic(Operation.DESCRIBE, name)
             if not may_create_any:
                 context.authorise_topic(Operation.CREATE, name)
-            committed = broker.controller.create_topic(new_topic(broker, name)).committed
+            wanted.append(NewTopic(name))
         except Refused as refusal:
-            if refusal.code != ErrorCode.TOPIC_ALREADY_EXISTS:
-                refused[name] = refusal.code
-                continue
-            # Somebody else asked for it a moment ago: it is there when what is decided by now is committed.
-            committed = broker.metadata.when_committed()
-        if committed is not None:
-            created.append(committed)
-    if created:
-        await asyncio.wait(created)
-    return _answer(broker, request, context, refused)
+            answer.refused[name] = refusal.code
+    for topic, made in zip(wanted, await controller.create_topics(wanted), strict=True):
+        # One that somebody else asked for a moment ago is there now.
+        if isinstance(made, Refused) and made.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            answer.refused[topic.name] = made.code
+    return answer.response()
 
 
-def _answer(
-    broker: Broker, request: MetadataRequest, context: RequestContext, refused: dict[str, ErrorCode]
-) -> MetadataResponse:
-    topics: list[MetadataResponseTopic] = []
-    if _wants_all(request, context):
-        topics = [
-            _described(broker, topic, request, context)
-            for topic in broker.topics.by_name.values()
-            if context.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+class _Answer:
+    """The answer to one request, made from what is committed when `response` is called."""
+
+    def __init__(
+        self,
+        node: NodeInfo,
+        cluster: ClusterView,
+        topics: Topics,
+        request: MetadataRequest,
+        context: RequestContext,
+    ) -> None:
+        self._node = node
+        self._cluster = cluster
+        self._topics = topics
+        self._request = request
+        self._context = context
+        # Why topics could not be created.
+        self.refused: dict[str, ErrorCode] = {}
+
+    def response(self) -> MetadataResponse:
+        request, context = self._request, self._context
+        endpoints = self._endpoints = self._cluster.endpoints(context.listener)
+        response = MetadataResponse(
+            brokers=[
+                MetadataResponseBroker(node_id=found.node_id, host=found.host, port=found.port, rack=found.rack)
+                for found in endpoints.values()
+            ],
+            cluster_id=self._node.cluster_id,
+            # Any broker takes what is for the controller.
+            controller_id=self._node.node_id,
+            topics=self._wanted(),
+        )
+        if request.include_cluster_authorized_operations:
+            response.cluster_authorized_operations = 0
+            if context.allows(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+                response.cluster_authorized_operations = context.authorised_bits(ResourceType.CLUSTER, CLUSTER_NAME)
+        return response
+
+    def _wanted(self) -> list[MetadataResponseTopic]:
+        request, context = self._request, self._context
+        if _wants_all(request, context):
+            return [
+                self._described(topic)
+                for topic in self._cluster.image.topics.values()
+                if context.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+            ]
+        return [
+            self._by_id(wanted.topic_id)
+            if wanted.name is None or (not wanted.name and wanted.topic_id != NO_UUID)
+            else self._by_name(wanted.name)
+            for wanted in request.topics or ()
         ]
-    else:
-        for wanted in request.topics or ():
-            if wanted.name is None or (not wanted.name and wanted.topic_id != NO_UUID):
-                topics.append(_by_id(broker, wanted.topic_id, request, context))
-            else:
-                topics.append(_by_name(broker, wanted.name, request, context, refused))
-    response = MetadataResponse(
-        brokers=[
-            MetadataResponseBroker(
-                node_id=broker.node_id,
-                host=broker.advertised_host,
-                port=broker.advertised_port,
-                rack=broker.config.text("broker.rack"),
-            )
-        ],
-        cluster_id=broker.cluster_id,
-        controller_id=broker.node_id,
-        topics=topics,
-    )
-    if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = 0
-        if context.allows(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
-            response.cluster_authorized_operations = authorised_bits(
-                broker.authoriser, context.principal, ResourceType.CLUSTER, CLUSTER_NAME
-            )
-    return response
 
+    def _by_name(self, name: str) -> MetadataResponseTopic:
+        # Before it is looked up: who may not see it is not told either whether it is there.
+        if not self._context.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            return MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
+        topic = self._cluster.image.topics.get(name)
+        if topic is None:
+            code = self.refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return MetadataResponseTopic(error_code=code, name=name)
+        return self._described(topic)
 
-def _by_name(
-    broker: Broker, name: str, request: MetadataRequest, context: RequestContext, refused: dict[str, ErrorCode]
-) -> MetadataResponseTopic:
-    # Before it is looked up: who may not see it is not told either whether it is there.
-    if not context.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
-        return MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
-    topic = broker.topics.by_name.get(name)
-    if topic is None:
-        return MetadataResponseTopic(error_code=refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), name=name)
-    return _described(broker, topic, request, context)
+    def _by_id(self, topic_id: bytes) -> MetadataResponseTopic:
+        # Before version 12 the name cannot be null.
+        name = None if self._context.version >= 12 else ""
+        topic = self._cluster.image.topic_by_id(topic_id)
+        if topic is None:
+            return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=name, topic_id=topic_id)
+        if not self._context.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            return MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id)
+        return self._described(topic)
 
-
-def _by_id(broker: Broker, topic_id: bytes, request: MetadataRequest, context: RequestContext) -> MetadataResponseTopic:
-    # Before version 12 the name cannot be null.
-    name = None if context.version >= 12 else ""
-    topic = broker.topics.by_id.get(topic_id)
-    if topic is None:
-        return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=name, topic_id=topic_id)
-    if not context.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
-        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        return MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id)
-    return _described(broker, topic, request, context)
-
-
-def _described(
-    broker: Broker, topic: Topic, request: MetadataRequest, context: RequestContext
-) -> MetadataResponseTopic:
-    described = MetadataResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.is_internal,
-        partitions=[_partition(broker, topic, index) for index in topic.partitions],
-    )
-    if request.include_topic_authorized_operations:
-        described.topic_authorized_operations = authorised_bits(
-            broker.authoriser, context.principal, ResourceType.TOPIC, topic.name
+    def _described(self, topic: TopicState) -> MetadataResponseTopic:
+        described = MetadataResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=topic.name in INTERNAL_TOPICS,
+            partitions=[self._partition(topic, index) for index in topic.partitions],
         )
-    return described
+        if self._request.include_topic_authorized_operations:
+            described.topic_authorized_operations = self._context.authorised_bits(ResourceType.TOPIC, topic.name)
+        return described
 
-
-def _partition(broker: Broker, topic: Topic, index: int) -> MetadataResponsePartition:
-    partition = topic.partitions[index]
-    if isinstance(partition, OfflinePartition):
+    def _partition(self, topic: TopicState, index: int) -> MetadataResponsePartition:
+        offline_node = self._topics.offline_node(topic.name, index)
+        view = self._cluster.view(topic.partitions[index], self._endpoints, offline_node)
+        error = view.error
+        if error == ErrorCode.LISTENER_NOT_FOUND and self._context.version < _LISTENER_NOT_FOUND_SINCE:
+            error = ErrorCode.LEADER_NOT_AVAILABLE
         return MetadataResponsePartition(
-            error_code=ErrorCode.LEADER_NOT_AVAILABLE,
+            error_code=error,
             partition_index=index,
-            leader_id=-1,
-            replica_nodes=[broker.node_id],
-            offline_replicas=[broker.node_id],
+            leader_id=view.leader_id,
+            leader_epoch=view.state.leader_epoch,
+            replica_nodes=view.state.replicas,
+            isr_nodes=view.state.isr,
+            offline_replicas=view.offline_replicas,
         )
-    return MetadataResponsePartition(
-        partition_index=index,
-        leader_id=broker.node_id,
-        leader_epoch=partition.leader_epoch,
-        replica_nodes=[broker.node_id],
-        isr_nodes=[broker.node_id],
-    )

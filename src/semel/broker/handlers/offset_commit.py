@@ -6,8 +6,9 @@ Partitions that are refused do not keep the others from being committed.
 from __future__ import annotations
 
 from semel.broker.authoriser import Operation, ResourceType
-from semel.broker.broker import Broker
+from semel.broker.cluster_view import ClusterView
 from semel.broker.context import RequestContext
+from semel.coordinator.group.coordinator import GroupCoordinator
 from semel.coordinator.group.offsets import Committer, OffsetToCommit
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
@@ -22,7 +23,9 @@ from semel.wire.spec.offset_commit import (
 _IDS_SINCE = 10
 
 
-async def handle(broker: Broker, request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
+async def handle(
+    request: OffsetCommitRequest, context: RequestContext, *, cluster: ClusterView, groups: GroupCoordinator
+) -> OffsetCommitResponse:
     try:
         context.authorise(Operation.READ, ResourceType.GROUP, request.group_id)
     except Refused as refusal:
@@ -36,7 +39,7 @@ async def handle(broker: Broker, request: OffsetCommitRequest, context: RequestC
             OffsetCommitResponsePartition(partition_index=one.partition_index) for one in topic.partitions
         ]
         try:
-            name, count = _authorised(broker, context, topic)
+            name, count = _authorised(cluster, context, topic)
         except Refused as refusal:
             for result in partitions:
                 result.error_code = refusal.code
@@ -54,7 +57,7 @@ async def handle(broker: Broker, request: OffsetCommitRequest, context: RequestC
     )
     try:
         offsets = [offset for offset, _ in accepted]
-        codes = await broker.groups.commit(request.group_id, committer, offsets, request.retention_time_ms)
+        codes = await groups.commit(request.group_id, committer, offsets, request.retention_time_ms)
     except Refused as refusal:
         for _, result in accepted:
             result.error_code = refusal.code
@@ -64,14 +67,14 @@ async def handle(broker: Broker, request: OffsetCommitRequest, context: RequestC
     return OffsetCommitResponse(topics=topics)
 
 
-def _authorised(broker: Broker, context: RequestContext, topic: OffsetCommitRequestTopic) -> tuple[str, int]:
+def _authorised(cluster: ClusterView, context: RequestContext, topic: OffsetCommitRequestTopic) -> tuple[str, int]:
     """The name and the partition count of a topic that this principal may read."""
     if context.version >= _IDS_SINCE:
-        known = broker.topics.topic_of_id(topic.topic_id)
+        known = cluster.topic_of_id(topic.topic_id)
         context.authorise_topic(Operation.READ, known.name)
         return known.name, len(known.partitions)
     context.authorise_topic(Operation.READ, topic.name)
-    count = broker.partition_count(topic.name)
+    count = cluster.partition_count(topic.name)
     if not count:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic.name!r}")
     return topic.name, count

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from semel.broker.authoriser import Operation, ResourceType
-from semel.broker.broker import Broker
+from semel.broker.cluster_view import ClusterView
 from semel.broker.context import RequestContext
+from semel.coordinator.group.coordinator import GroupCoordinator
 from semel.coordinator.group.offsets import Place
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
@@ -16,7 +17,9 @@ from semel.wire.spec.offset_delete import (
 )
 
 
-async def handle(broker: Broker, request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
+async def handle(
+    request: OffsetDeleteRequest, context: RequestContext, *, cluster: ClusterView, groups: GroupCoordinator
+) -> OffsetDeleteResponse:
     codes: dict[Place, ErrorCode] = {}
     try:
         context.authorise(Operation.DELETE, ResourceType.GROUP, request.group_id)
@@ -26,11 +29,11 @@ async def handle(broker: Broker, request: OffsetDeleteRequest, context: RequestC
             if not context.allows(Operation.READ, ResourceType.TOPIC, topic.name):
                 codes |= dict.fromkeys(named, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                 continue
-            count = broker.partition_count(topic.name)
+            count = cluster.partition_count(topic.name)
             known = [place for place in named if 0 <= place[1] < count]
             codes |= dict.fromkeys(named, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             places += known
-        codes |= await broker.groups.delete_offsets(request.group_id, places)
+        codes |= await groups.delete_offsets(request.group_id, places)
     except Refused as refusal:
         return OffsetDeleteResponse(error_code=refusal.code)
     return OffsetDeleteResponse(

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from semel.broker.authoriser import Operation, ResourceType
-from semel.broker.broker import Broker
+from semel.broker.cluster_view import ClusterView
 from semel.broker.context import RequestContext
+from semel.coordinator.group.coordinator import GroupCoordinator
 from semel.coordinator.group.state import CommittedOffset
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
@@ -31,10 +32,12 @@ _IDS_SINCE = 10
 _NO_OFFSET = -1
 
 
-async def handle(broker: Broker, request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
+async def handle(
+    request: OffsetFetchRequest, context: RequestContext, *, cluster: ClusterView, groups: GroupCoordinator
+) -> OffsetFetchResponse:
     if context.version >= _MANY_GROUPS_SINCE:
-        groups = [await _fetched(broker, context, group, request.require_stable) for group in request.groups]
-        return OffsetFetchResponse(groups=groups)
+        fetched = [await _fetched(cluster, groups, context, group, request.require_stable) for group in request.groups]
+        return OffsetFetchResponse(groups=fetched)
     wanted = request.topics
     topics = None
     if wanted is not None:
@@ -42,17 +45,23 @@ async def handle(broker: Broker, request: OffsetFetchRequest, context: RequestCo
             OffsetFetchRequestGroupTopic(name=topic.name, partition_indexes=topic.partition_indexes) for topic in wanted
         ]
     group = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
-    return _of_one_group(await _fetched(broker, context, group, request.require_stable), request, context.version)
+    return _of_one_group(
+        await _fetched(cluster, groups, context, group, request.require_stable), request, context.version
+    )
 
 
 async def _fetched(
-    broker: Broker, context: RequestContext, group: OffsetFetchRequestGroup, require_stable: bool
+    cluster: ClusterView,
+    groups: GroupCoordinator,
+    context: RequestContext,
+    group: OffsetFetchRequestGroup,
+    require_stable: bool,
 ) -> OffsetFetchResponseGroup:
     answer = OffsetFetchResponseGroup(group_id=group.group_id)
     try:
         context.authorise(Operation.DESCRIBE, ResourceType.GROUP, group.group_id)
-        refused, names = _authorised(broker, context, group.topics)
-        found = await broker.groups.fetch_offsets(
+        refused, names = _authorised(cluster, context, group.topics)
+        found = await groups.fetch_offsets(
             group.group_id,
             None if group.topics is None else [(name, index) for name, indexes in names for index in indexes],
             require_stable=require_stable,
@@ -69,7 +78,8 @@ async def _fetched(
         topics.setdefault(name, []).append(_partition(index, committed))
     answer.topics = [*refused]
     for name, partitions in topics.items():
-        topic_id = broker.topics.by_name[name].topic_id if name in broker.topics.by_name else None
+        known = cluster.image.topics.get(name)
+        topic_id = None if known is None else known.topic_id
         if context.version >= _IDS_SINCE and topic_id is None:
             continue  # deleted, and it has no id that could be told
         topic = OffsetFetchResponseGroupTopic(name=name, partitions=partitions)
@@ -80,14 +90,14 @@ async def _fetched(
 
 
 def _authorised(
-    broker: Broker, context: RequestContext, topics: Sequence[OffsetFetchRequestGroupTopic] | None
+    cluster: ClusterView, context: RequestContext, topics: Sequence[OffsetFetchRequestGroupTopic] | None
 ) -> tuple[list[OffsetFetchResponseGroupTopic], list[tuple[str, Sequence[int]]]]:
     """Answers for the topics that cannot be told of, and the names of the others."""
     refused: list[OffsetFetchResponseGroupTopic] = []
     names: list[tuple[str, Sequence[int]]] = []
     for topic in topics or ():
         try:
-            name = broker.topics.topic_of_id(topic.topic_id).name if context.version >= _IDS_SINCE else topic.name
+            name = cluster.topic_of_id(topic.topic_id).name if context.version >= _IDS_SINCE else topic.name
             context.authorise_topic(Operation.DESCRIBE, name)
             names.append((name, topic.partition_indexes))
         except Refused as refusal:

@@ -7,8 +7,8 @@ Left out: questions of follower replicas are answered like those of consumers; t
 from __future__ import annotations
 
 from semel.broker.authoriser import CLUSTER_NAME, Operation, ResourceType
-from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
+from semel.broker.topics import Topics
 from semel.log.errors import Refused
 from semel.wire.spec.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -20,14 +20,14 @@ from semel.wire.spec.offset_for_leader_epoch import (
 
 
 def handle(
-    broker: Broker, request: OffsetForLeaderEpochRequest, context: RequestContext
+    request: OffsetForLeaderEpochRequest, context: RequestContext, *, topics: Topics
 ) -> OffsetForLeaderEpochResponse:
     is_node = context.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=[_ended(broker, context, topic.topic, wanted, is_node) for wanted in topic.partitions],
+                partitions=[_ended(topics, context, topic.topic, wanted, is_node) for wanted in topic.partitions],
             )
             for topic in request.topics
         ]
@@ -35,13 +35,13 @@ def handle(
 
 
 def _ended(
-    broker: Broker, context: RequestContext, topic: str, wanted: OffsetForLeaderPartition, is_node: bool
+    topics: Topics, context: RequestContext, topic: str, wanted: OffsetForLeaderPartition, is_node: bool
 ) -> EpochEndOffset:
     answer = EpochEndOffset(partition=wanted.partition)
     try:
         if not is_node:
             context.authorise_topic(Operation.DESCRIBE, topic)
-        partition = broker.topics.partition(topic, wanted.partition)
+        partition = topics.partition(topic, wanted.partition)
         partition.check_epoch(wanted.current_leader_epoch)
         answer.leader_epoch, answer.end_offset = partition.epoch_end_offset(wanted.leader_epoch)
     except Refused as refusal:

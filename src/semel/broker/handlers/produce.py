@@ -14,13 +14,18 @@ from collections.abc import Callable, Coroutine
 from typing import NamedTuple
 
 from semel.broker.authoriser import Operation, ResourceType
-from semel.broker.broker import Broker
+from semel.broker.cluster_view import ClusterView
 from semel.broker.context import RequestContext
 from semel.broker.handlers.transaction_errors import note_fenced
+from semel.broker.leader_hints import LeaderHints
 from semel.broker.router import Committing
-from semel.broker.transactional_produce import explained, has_to_wait, join, may_write_at_once, verify
+from semel.broker.topics import Topics
+from semel.broker.transactional_produce import (
+    TransactionVerifier,
+)
 from semel.coordinator.topic_names import INTERNAL_TOPICS
 from semel.coordinator.txn.decisions import Identity
+from semel.host.api import Jobs
 from semel.log.errors import RecordsRefused, Refused
 from semel.log.log import Appended
 from semel.log.record_refusals import MOST_NAMED
@@ -31,6 +36,8 @@ from semel.replication.partition import Partition
 from semel.rpc.served import CloseConnection
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -54,10 +61,16 @@ def _codec(records: memoryview) -> int:
 
 
 def handle(
-    broker: Broker, request: ProduceRequest, context: RequestContext
+    request: ProduceRequest,
+    context: RequestContext,
+    *,
+    cluster: ClusterView,
+    topics: Topics,
+    verifier: TransactionVerifier,
+    jobs: Jobs,
 ) -> ProduceResponse | Committing | Coroutine[None, None, ProduceResponse | None] | None:
-    produce = _Produce(broker, request, context)
-    topics: list[TopicProduceResponse] = []
+    produce = _Produce(request, context, cluster, topics, verifier, jobs)
+    answers: list[TopicProduceResponse] = []
     left: list[_Left] = []
     for topic in request.topic_data:
         results: list[PartitionProduceResponse] = []
@@ -67,8 +80,8 @@ def handle(
                 result = PartitionProduceResponse(index=data.index)
                 left.append(_Left(topic, data, results, len(results)))
             results.append(result)
-        topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results))
-    response = ProduceResponse(responses=topics)
+        answers.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results))
+    response = ProduceResponse(responses=answers)
     if left:
         if produce.has_to_wait(left):
             _keep_records(left)
@@ -76,6 +89,7 @@ def handle(
         produce.long(left)
     if request.acks == _ACKS_NONE:
         return None
+    response.node_endpoints = produce.node_endpoints()
     return Committing(response, produce.waits_for) if produce.waits_for else response
 
 
@@ -99,12 +113,34 @@ def _keep_records(left: list[_Left]) -> None:
 class _Produce:
     """One request."""
 
-    __slots__ = ("_broker", "_context", "_request", "_room", "waits_for")
+    __slots__ = (
+        "_cluster",
+        "_context",
+        "_hints",
+        "_jobs",
+        "_request",
+        "_room",
+        "_topics",
+        "_verifier",
+        "waits_for",
+    )
 
-    def __init__(self, broker: Broker, request: ProduceRequest, context: RequestContext) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        request: ProduceRequest,
+        context: RequestContext,
+        cluster: ClusterView,
+        topics: Topics,
+        verifier: TransactionVerifier,
+        jobs: Jobs,
+    ) -> None:
         self._request = request
         self._context = context
+        self._cluster = cluster
+        self._topics = topics
+        self._verifier = verifier
+        self._jobs = jobs
+        self._hints: LeaderHints | None = None
         self._room = MOST_NAMED  # for records that are named in the answer
         self.waits_for: list[asyncio.Future[None]] = []
 
@@ -122,7 +158,7 @@ class _Produce:
             may_join = None if self._request.transactional_id is None else self._may_join(partition)
             base_offset = partition.append_ordinary(records, rules, may_join)
         except Refused as refusal:
-            return self._refused(data, partition, refusal)
+            return self._refused(topic, data, partition, refusal)
         if base_offset is None:
             return None
         return self._written(data, partition, Appended(base_offset, partition.log.end_offset - 1))
@@ -133,7 +169,7 @@ class _Produce:
 
         def may_join(producer_id: ProducerId, producer_epoch: Epoch) -> bool:
             claimed = Identity(producer_id, producer_epoch)
-            return may_write_at_once(self._broker, transactional_id, claimed, place, version)
+            return self._verifier.may_write_at_once(transactional_id, claimed, place, version)
 
         return may_join
 
@@ -142,7 +178,7 @@ class _Produce:
     def has_to_wait(self, left: list[_Left]) -> bool:
         """For its transaction, or for a thread that opens a large compressed batch."""
         transactional_id = self._request.transactional_id
-        if transactional_id is not None and has_to_wait(self._broker, transactional_id, self._context.version):
+        if transactional_id is not None and self._verifier.has_to_wait(transactional_id, self._context.version):
             return True
         return any(
             data.records is not None and len(data.records) >= _OPEN_ELSEWHERE_BYTES and _codec(data.records)
@@ -168,20 +204,21 @@ class _Produce:
             for claimed, members in joining.items():
                 places = [(partition.topic, partition.index) for _, partition in members]
                 try:
-                    await join(self._broker, self._request.transactional_id, claimed, places, self._context.version)
+                    await self._verifier.join(self._request.transactional_id, claimed, places, self._context.version)
                 except Refused as refusal:
                     for data, _ in members:
                         data.records = refusal
         self.long(left)
         if self._request.acks == _ACKS_NONE:
             return None
+        response.node_endpoints = self.node_endpoints()
         if self.waits_for:
             await asyncio.gather(*self.waits_for)
         return response
 
     async def _validated(self, partition: Partition, records: memoryview | bytes) -> Validated:
         if len(records) >= _OPEN_ELSEWHERE_BYTES:
-            return await self._broker.host.jobs.run_in_thread(partition.validate, records)
+            return await self._jobs.run_in_thread(partition.validate, records)
         return partition.validate(records)
 
     def long(self, left: list[_Left]) -> None:
@@ -195,10 +232,10 @@ class _Produce:
             records = data.records
             batch = records if isinstance(records, Validated) else partition.validate(records or b"")
             if batch.header.is_transactional:
-                verify(self._broker, self._request.transactional_id, batch.header, partition, self._context.version)
+                self._verifier.verify(self._request.transactional_id, batch.header, partition, self._context.version)
             return self._written(data, partition, self._appended(partition, batch))
         except Refused as refusal:
-            return self._refused(data, partition, refusal)
+            return self._refused(topic, data, partition, refusal)
 
     def _appended(self, partition: Partition, batch: Validated) -> Appended:
         try:
@@ -208,19 +245,19 @@ class _Produce:
             if transactional_id is None:
                 raise
             version = self._context.version
-            raise explained(self._broker, transactional_id, batch.header, version, refusal) from refusal
+            raise self._verifier.explained(transactional_id, batch.header, version, refusal) from refusal
 
     # -- both
 
     def _target(self, topic: TopicProduceData, data: PartitionProduceData) -> Partition:
         """Where a batch is to go, if it may go there. The one place that authorises a produce."""
-        name = _name(self._broker, topic, self._context)
+        name = self._name(topic)
         self._context.authorise_topic(Operation.WRITE, name)
         _check_request(self._request, self._context, data)
         if name in INTERNAL_TOPICS:
             # Its coordinator would not know of it until the next start.
             raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by its coordinator only")
-        return self._broker.topics.partition(name, data.index)
+        return self._topics.partition(name, data.index)
 
     def _written(
         self, data: PartitionProduceData, partition: Partition, appended: Appended
@@ -236,8 +273,13 @@ class _Produce:
             log_start_offset=partition.log.start_offset,
         )
 
+    def _name(self, topic: TopicProduceData) -> str:
+        if self._context.version >= _TOPIC_IDS_SINCE:
+            return self._cluster.topic_of_id(topic.topic_id).name
+        return topic.name
+
     def _refused(
-        self, data: PartitionProduceData, partition: Partition | None, refusal: Refused
+        self, topic: TopicProduceData, data: PartitionProduceData, partition: Partition | None, refusal: Refused
     ) -> PartitionProduceResponse:
         note_fenced(refusal)
         if self._request.acks == _ACKS_NONE:
@@ -251,7 +293,23 @@ class _Produce:
             log_start_offset=-1 if partition is None else partition.log.start_offset,
             error_message=refusal.text,
             record_errors=_record_errors(refusal),
+            current_leader=self._current_leader(topic, data.index, refusal.code),
         )
+
+    def _current_leader(self, topic: TopicProduceData, index: int, code: ErrorCode) -> LeaderIdAndEpoch | None:
+        self._hints = self._hints or LeaderHints(self._cluster, self._context.listener)
+        is_by_id = self._context.version >= _TOPIC_IDS_SINCE
+        leader = self._hints.leader(topic.topic_id if is_by_id else topic.name, index, code)
+        return None if leader is None else LeaderIdAndEpoch(leader_id=leader.node_id, leader_epoch=leader.epoch)
+
+    def node_endpoints(self) -> list[NodeEndpoint]:
+        """Where the leaders are that were named in refusals."""
+        if self._hints is None:
+            return []
+        return [
+            NodeEndpoint(node_id=found.node_id, host=found.host, port=found.port, rack=found.rack)
+            for found in self._hints.endpoints()
+        ]
 
 
 def _name_within(room: int, refusal: Refused) -> int:
@@ -266,12 +324,6 @@ def _record_errors(refusal: Refused) -> list[RecordError]:
     if not isinstance(refusal, RecordsRefused):
         return []
     return [RecordError(batch_index=one.batch_index, batch_index_error_message=one.text) for one in refusal.records]
-
-
-def _name(broker: Broker, topic: TopicProduceData, context: RequestContext) -> str:
-    if context.version >= _TOPIC_IDS_SINCE:
-        return broker.topics.topic_of_id(topic.topic_id).name
-    return topic.name
 
 
 def _check_request(request: ProduceRequest, context: RequestContext, data: PartitionProduceData) -> None:

@@ -7,10 +7,13 @@ From version 6 on topics are named by id, and two more codes say why a group doe
 from __future__ import annotations
 
 from semel.broker.authoriser import Operation, ResourceType
-from semel.broker.broker import Broker
+from semel.broker.cluster_view import ClusterView
 from semel.broker.context import RequestContext
 from semel.broker.handlers.transaction_errors import note_fenced
+from semel.broker.internal_topics import InternalTopics
+from semel.coordinator.group.coordinator import GroupCoordinator
 from semel.coordinator.group.offsets import OffsetToCommit
+from semel.coordinator.txn.coordinator import TransactionCoordinator
 from semel.coordinator.txn.decisions import Identity, TimedOut
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
@@ -29,7 +32,15 @@ _TOPIC_IDS_SINCE = 6
 _NEW_CODES = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.STALE_MEMBER_EPOCH})
 
 
-async def handle(broker: Broker, request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
+async def handle(
+    request: TxnOffsetCommitRequest,
+    context: RequestContext,
+    *,
+    cluster: ClusterView,
+    groups: GroupCoordinator,
+    transactions: TransactionCoordinator,
+    internal_topics: InternalTopics,
+) -> TxnOffsetCommitResponse:
     topics = [_unanswered(topic) for topic in request.topics]
     results = [result for topic in topics for result in topic.partitions]
     try:
@@ -37,9 +48,9 @@ async def handle(broker: Broker, request: TxnOffsetCommitRequest, context: Reque
         context.authorise(Operation.READ, ResourceType.GROUP, request.group_id)
         accepted: list[tuple[OffsetToCommit, TxnOffsetCommitResponsePartition]] = []
         for topic, answer in zip(request.topics, topics, strict=True):
-            accepted += _readable(broker, context, topic, answer)
-        await _join_transaction(broker, request, context)
-        codes = await broker.groups.commit_in_transaction(
+            accepted += _readable(cluster, context, topic, answer)
+        await _join_transaction(transactions, internal_topics, request, context)
+        codes = await groups.commit_in_transaction(
             request.group_id,
             request.member_id,
             request.generation_id,
@@ -69,7 +80,7 @@ def _unanswered(topic: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitResponseTo
 
 
 def _readable(
-    broker: Broker,
+    cluster: ClusterView,
     context: RequestContext,
     topic: TxnOffsetCommitRequestTopic,
     answer: TxnOffsetCommitResponseTopic,
@@ -80,9 +91,9 @@ def _readable(
         try:
             name = topic.name
             if context.version >= _TOPIC_IDS_SINCE:
-                name = broker.topics.topic_of_id(topic.topic_id).name
+                name = cluster.topic_of_id(topic.topic_id).name
             context.authorise_topic(Operation.READ, name)
-            broker.topics.partition(name, one.partition_index)
+            cluster.partition(name, one.partition_index)
         except Refused as refusal:
             result.error_code = refusal.code
             continue
@@ -93,18 +104,23 @@ def _readable(
     return accepted
 
 
-async def _join_transaction(broker: Broker, request: TxnOffsetCommitRequest, context: RequestContext) -> None:
-    partition = await broker.offsets_partition(request.group_id)
+async def _join_transaction(
+    transactions: TransactionCoordinator,
+    internal_topics: InternalTopics,
+    request: TxnOffsetCommitRequest,
+    context: RequestContext,
+) -> None:
+    partition = await internal_topics.offsets_partition(request.group_id)
     claimed = Identity(request.producer_id, request.producer_epoch)
     if context.version >= _SECOND_GENERATION_SINCE:
-        await broker.transactions.add_partitions(request.transactional_id, claimed, [partition], second_generation=True)
+        await transactions.add_partitions(request.transactional_id, claimed, [partition], second_generation=True)
     else:
-        settled = broker.transactions.when_settled(request.transactional_id)
+        settled = transactions.when_settled(request.transactional_id)
         if settled is not None:
             await settled
-        broker.transactions.check_offsets(request.transactional_id, claimed, context.connection.number)
+        transactions.check_offsets(request.transactional_id, claimed, context.connection.number)
     # Looked at after every wait: the transaction may have been ended meanwhile.
-    if not broker.transactions.holds(request.transactional_id, claimed, partition):
+    if not transactions.holds(request.transactional_id, claimed, partition):
         raise Refused(
             ErrorCode.TRANSACTION_ABORTABLE, f"the offsets of {request.group_id!r} are not part of an open transaction"
         )

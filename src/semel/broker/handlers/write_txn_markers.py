@@ -4,8 +4,8 @@ who ends one that hangs."""
 from __future__ import annotations
 
 from semel.broker.authoriser import Operation
-from semel.broker.broker import Broker
 from semel.broker.context import RequestContext
+from semel.broker.markers import LocalMarkers
 from semel.log.errors import Refused
 from semel.records.control import ControlType
 from semel.wire.errors import ErrorCode
@@ -21,14 +21,16 @@ from semel.wire.spec.write_txn_markers import (
 _SECOND_GENERATION = 2
 
 
-async def handle(broker: Broker, request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
+async def handle(
+    request: WriteTxnMarkersRequest, context: RequestContext, *, markers: LocalMarkers
+) -> WriteTxnMarkersResponse:
     results = []
     for marker in request.markers:
         topics = []
         for topic in marker.topics:
             partitions = [
                 WritableTxnMarkerPartitionResult(
-                    partition_index=index, error_code=await _write(broker, context, marker, topic.name, index)
+                    partition_index=index, error_code=await _write(markers, context, marker, topic.name, index)
                 )
                 for index in topic.partition_indexes
             ]
@@ -38,11 +40,11 @@ async def handle(broker: Broker, request: WriteTxnMarkersRequest, context: Reque
 
 
 async def _write(
-    broker: Broker, context: RequestContext, marker: WritableTxnMarker, topic: str, index: int
+    markers: LocalMarkers, context: RequestContext, marker: WritableTxnMarker, topic: str, index: int
 ) -> ErrorCode:
     try:
         context.authorise_cluster(Operation.CLUSTER_ACTION)
-        commit = broker.markers.write_marker(
+        commit = markers.write_marker(
             (topic, index),
             ControlType.COMMIT if marker.transaction_result else ControlType.ABORT,
             marker.producer_id,

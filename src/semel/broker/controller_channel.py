@@ -1,0 +1,139 @@
+"""Where this node has the cluster changed: decisions are asked for here, whichever node makes them.
+
+Callers cannot tell a controller in this process from one behind a connection. So every method takes and returns plain
+values, each item of a request is decided on its own, and an answer comes when all that it rests on is committed: also
+a refusal, because a topic that exists already may be one that was decided a moment ago. What is true of the cluster
+when a method returns is to be read in this node's committed image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, TypeVar
+
+from semel.broker.internal_topic_rules import check_settings, new_topic, refuse_if_internal
+from semel.controller.controller import Controller, CreatedTopic, NewTopic
+from semel.controller.image import TOPIC_RESOURCE
+from semel.coordinator.topic_names import INTERNAL_TOPICS
+from semel.log.errors import Refused
+from semel.wire.errors import ErrorCode
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class NewPartitions:
+    """How many partitions a topic is to have, and where the new ones are to be, if that is said."""
+
+    topic: str
+    count: int
+    assignments: Sequence[Sequence[int]] | None = None
+
+
+@dataclass(frozen=True)
+class ConfigChange:
+    """Operations on the settings of one resource, each a code, a name and a value. With `replaces`, settings that are
+    not named go back to their defaults."""
+
+    resource_type: int
+    resource_name: str
+    operations: Sequence[tuple[int, str, str | None]]
+    replaces: bool = False
+
+
+class ControllerChannel(Protocol):
+    """Results are in the order of what was asked: for each item what came of it, or why it was refused."""
+
+    async def create_topics(
+        self, wanted: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> list[CreatedTopic | Refused]: ...
+
+    async def delete_topics(self, topic_ids: Sequence[bytes]) -> list[Refused | None]: ...
+
+    async def create_partitions(
+        self, wanted: Sequence[NewPartitions], *, validate_only: bool = False
+    ) -> list[Refused | None]: ...
+
+    async def alter_configs(
+        self, changes: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> list[Refused | None]: ...
+
+    async def allocate_producer_ids(self) -> range:
+        """A block of ids that nobody has had or will have; raises Refused."""
+
+
+class LocalController:
+    """The channel of the node that holds the active controller."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+
+    async def create_topics(
+        self, wanted: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> list[CreatedTopic | Refused]:
+        return await self._decided(partial(self._create, topic, validate_only) for topic in wanted)
+
+    def _create(self, wanted: NewTopic, validate_only: bool) -> CreatedTopic:
+        controller = self._controller
+        if wanted.name in INTERNAL_TOPICS:
+            wanted = new_topic(wanted, controller.config, controller.metadata.decided)
+        return controller.create_topic(wanted, validate_only=validate_only)
+
+    async def delete_topics(self, topic_ids: Sequence[bytes]) -> list[Refused | None]:
+        return await self._decided(partial(self._delete, topic_id) for topic_id in topic_ids)
+
+    def _delete(self, topic_id: bytes) -> None:
+        """What is decided counts, not what is committed: a topic that is just being deleted is not there any more."""
+        topic = self._controller.metadata.decided.topic_by_id(topic_id)
+        if topic is None:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with the id {topic_id.hex()}")
+        refuse_if_internal(topic.name, "deleted")
+        self._controller.delete_topic(topic)
+
+    async def create_partitions(
+        self, wanted: Sequence[NewPartitions], *, validate_only: bool = False
+    ) -> list[Refused | None]:
+        return await self._decided(partial(self._add_partitions, one, validate_only) for one in wanted)
+
+    def _add_partitions(self, wanted: NewPartitions, validate_only: bool) -> None:
+        refuse_if_internal(wanted.topic, "given more partitions: every group and transactional id would move")
+        self._controller.create_partitions(wanted.topic, wanted.count, wanted.assignments, validate_only=validate_only)
+
+    async def alter_configs(
+        self, changes: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> list[Refused | None]:
+        return await self._decided(partial(self._alter, change, validate_only) for change in changes)
+
+    def _alter(self, change: ConfigChange, validate_only: bool) -> None:
+        controller = self._controller
+        is_internal = change.resource_type == TOPIC_RESOURCE and change.resource_name in INTERNAL_TOPICS
+        controller.alter_config(
+            change.resource_type,
+            change.resource_name,
+            change.operations,
+            replaces=change.replaces,
+            validate_only=validate_only,
+            check=partial(check_settings, change.resource_name, controller.config, controller.metadata.decided)
+            if is_internal
+            else None,
+        )
+
+    async def allocate_producer_ids(self) -> range:
+        block, committed = self._controller.allocate_producer_ids()
+        await committed
+        return block
+
+    async def _decided(self, decisions: Iterable[Callable[[], R]]) -> list[R | Refused]:
+        """Nothing else runs between the decisions of one request; then it waits for what they rest on."""
+        results: list[R | Refused] = []
+        for decide in decisions:
+            try:
+                results.append(decide())
+            except Refused as refusal:
+                results.append(refusal)
+        committed = self._controller.metadata.when_committed()
+        if committed is not None:
+            await committed
+        return results

@@ -1,0 +1,16 @@
+"""Who this node is, and its settings in force."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from semel.config import BrokerConfig
+
+
+@dataclass
+class NodeInfo:
+    """`config` is replaced whenever a setting changes: ask for it each time. Only the Broker replaces it."""
+
+    node_id: int
+    config: BrokerConfig
+    cluster_id: str = ""
