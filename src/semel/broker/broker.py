@@ -119,7 +119,7 @@ class Broker:
             topics.partition,
             cluster.partition_count,
             lambda: cluster.image,
-            lambda: self.config,
+            lambda: self.node.config,
             host.clock,
             host.random,
         )
@@ -130,7 +130,7 @@ class Broker:
             self.markers,
             self.producer_ids.next,
             host.clock,
-            lambda: self.config,
+            lambda: self.node.config,
         )
         self.roles = Roles(
             node=self.node,
