@@ -84,10 +84,10 @@ def play(schedule: list[Step], **options: Any) -> LaneWorld:
         for step in schedule:
             await take(world, step)
         await world.finish()
+        assert not raised, raised
         world.check()
 
     run(scenario(), loop=loop)
-    assert not raised, raised
     return worlds[0]
 
 
