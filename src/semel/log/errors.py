@@ -57,5 +57,9 @@ class CorruptSegment(Exception):
         return f"{self.path} is corrupt at byte {self.position} (offset {self.offset}): {self.what}"
 
 
+class NoRoom(OSError):
+    """A disk without room could not take the next version of a small file. The old one is there: it is tried again."""
+
+
 class BrokenLog(Exception):
     """An invariant of the log does not hold, or the disk failed in a way that nothing can be promised after."""

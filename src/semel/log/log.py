@@ -6,17 +6,18 @@ kept in step with every append and can always be rebuilt from them (see `recover
 """
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from semel.config import TopicConfig
 from semel.host.api import Disk, File, FileRange
 from semel.host.descriptors import is_short
 from semel.log.append_kernel import LogEnd
-from semel.log.disk_trouble import DiskTrouble
+from semel.log.disk_trouble import NO_SPACE, DiskTrouble
 from semel.log.epochs import FILE_NAME as EPOCHS_FILE
 from semel.log.epochs import LeaderEpochs
-from semel.log.errors import BrokenLog, Refused
+from semel.log.errors import BrokenLog, NoRoom, Refused
 from semel.log.indexes import AbortedTransaction
 from semel.log.producers import NO_OFFSET, EndedTransaction, Producers
 from semel.log.segment import LOG_SUFFIX, NO_TIMESTAMP, Segment
@@ -61,6 +62,17 @@ class TimestampOffset(NamedTuple):
 
 def _ignore(log: "Log") -> None:
     """Nobody asked to be told."""
+
+
+@contextmanager
+def _telling_no_room() -> Iterator[None]:
+    """Around what replaces small files, and nothing else: their old versions stay when a new one finds no room."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in NO_SPACE:
+            raise NoRoom(error.errno, error.strerror) from error
+        raise
 
 
 class Log(LogEnd):
@@ -322,7 +334,8 @@ class Log(LogEnd):
             self._note_failure(failure)
 
     def _note_failure(self, failure: BaseException) -> None:
-        if isinstance(failure, OSError) and not is_short(failure):  # else the disk was not even asked
+        # Want of descriptors: the disk was not even asked. No room: what was there is still there.
+        if isinstance(failure, OSError) and not is_short(failure) and not isinstance(failure, NoRoom):
             self._disk_failure = failure
 
     def _check_disk(self) -> None:
@@ -350,7 +363,8 @@ class Log(LogEnd):
 
     async def settle(self) -> None:
         """After a roll: sealed segments, their indexes, the epochs and a producer snapshot become durable, in this
-        order: a snapshot at the end of a segment tells recovery that it need not read the segment again."""
+        order: a snapshot at the end of a segment tells recovery that it need not read the segment again. After NoRoom
+        it is to be called again; any other failure of the disk is final."""
         self._check_disk()
         try:
             await self._settle()
@@ -366,14 +380,15 @@ class Log(LogEnd):
                 await segment.flush_indexes()
         await self._sync_names()
         await self.disk.sync_dir(self.directory)
-        await self._write_epochs()
-        if due is not None:
-            # Taken when the segment was sealed, written after its bytes are durable: never ahead of the log.
-            for path, data in snapshot_files(self.directory, *due):
-                if self.is_closed:  # removed, and the directory of that name may be another log's by now
-                    return
-                await self.disk.replace_file(path, data)
-            self.flushed_offset = max(self.flushed_offset, due[0])
+        with _telling_no_room():
+            await self._write_epochs()
+            if due is not None:
+                # Taken when the segment was sealed, written after its bytes are durable: never ahead of the log.
+                for path, data in snapshot_files(self.directory, *due):
+                    if self.is_closed:  # removed, and the directory of that name may be another log's by now
+                        return
+                    await self.disk.replace_file(path, data)
+                self.flushed_offset = max(self.flushed_offset, due[0])
         # Only now: if this was cancelled, a clean stop still has to do it. Meanwhile another roll may have added to it.
         self._unsettled = [segment for segment in self._unsettled if segment not in unsettled]
         if self._due_snapshot is due:

@@ -26,7 +26,7 @@ from semel.log.checkpoints import (
 )
 from semel.log.cleaner import compaction_task, run_compaction
 from semel.log.disk_trouble import NO_SPACE, DiskTrouble
-from semel.log.errors import BrokenLog, CorruptSegment
+from semel.log.errors import BrokenLog, CorruptSegment, NoRoom
 from semel.log.log import IDENTITY_FILE, Log
 from semel.log.recovery import Recovered, load_log
 from semel.log.retention import expired_segments, wants_roll
@@ -39,6 +39,8 @@ _LOCK = ".lock"
 _CLEAN_STOP = ".kafka_cleanshutdown"
 _DELETED_SUFFIX = "-delete"
 _STRAY_SUFFIX = "-stray"
+# Between two attempts to settle a log for which there was no room.
+_AGAIN_S = 30.0
 _IDENTITY = re.compile(rb"version: 0\s+topic_id: [A-Za-z0-9_-]{22}")
 
 
@@ -240,15 +242,18 @@ class LogStore:
         except asyncio.CancelledError:
             raise
         except BaseException as error:
-            if is_short(error):
-                self._complain_of_shortness(error)
+            if isinstance(error, OSError) and is_short(error):
+                self._tell(error)
             else:
                 self._on_broken(error)
 
-    def _complain_of_shortness(self, error: BaseException) -> None:
-        """Upkeep that has found no descriptor has done nothing, and has its turn again."""
-        text = "upkeep has to wait until this process may open more files, see ulimit -n: %s"
-        self._complaints.say("short", logging.ERROR, text, error)
+    def _tell(self, error: OSError) -> None:
+        """Upkeep that has found no room on the disk, or no descriptor, has its turn again."""
+        if is_short(error):
+            text = "upkeep has to wait until this process may open more files, see ulimit -n: %s"
+            self._complaints.say("short", logging.ERROR, text, error)
+        else:
+            self._trouble.refused(self.root, error, asyncio.get_running_loop())
 
     def _upkeep_lock(self, key: TopicPartition) -> asyncio.Lock:
         return self._upkeep.setdefault(key, asyncio.Lock())
@@ -262,10 +267,16 @@ class LogStore:
     async def _settle(self, key: TopicPartition, log: Log) -> None:
         try:
             while not log.is_closed and log.needs_settling:
-                async with self._upkeep_lock(key):  # others have their turn in between
-                    with self._unless_removed(key, log):
-                        if not log.is_closed and log.needs_settling:
-                            await log.settle()
+                try:
+                    async with self._upkeep_lock(key):  # others have their turn in between
+                        with self._unless_removed(key, log):
+                            if not log.is_closed and log.needs_settling:
+                                await log.settle()
+                except OSError as error:
+                    if not isinstance(error, NoRoom) and not is_short(error):
+                        raise
+                    self._tell(error)
+                    await asyncio.sleep(_AGAIN_S)
         finally:
             self._settling.discard(log)
 
@@ -285,12 +296,9 @@ class LogStore:
         try:
             yield
         except OSError as error:
-            if is_short(error):
-                self._complain_of_shortness(error)
-                return
-            if error.errno not in NO_SPACE:
+            if error.errno not in NO_SPACE and not is_short(error):
                 raise
-            self._trouble.refused(self.root, error, asyncio.get_running_loop())
+            self._tell(error)
 
     async def checkpoint(self) -> None:
         """What is durable, and where each log begins, for the next start."""

@@ -71,6 +71,44 @@ async def test_upkeep_that_finds_the_disk_full_is_tried_again_and_the_node_goes_
     assert await (await node.client()).values("t") == [b"kept", b"later"]
 
 
+@pytest.mark.parametrize("room_bytes", range(0, 200, 20))
+def test_a_disk_that_is_full_when_a_segment_was_sealed_does_not_stop_the_node(room_bytes: int) -> None:
+    """The snapshot of its producers comes after the batch for which there was room."""
+
+    @simulated(settings={"log.segment.bytes": "1500"})
+    async def settled_later(node: Node) -> None:
+        client = await node.client()
+        await client.create_topic("t")
+        producer_id = await client.producer_id()
+        assert (await client.produce("t", batch_of(LARGE, producer_id=producer_id))).error_code == 0
+        following = batch_of(LARGE, producer_id=producer_id, sequence=1)
+        node.disk.fill_after(len(following) + room_bytes)
+        await client.produce("t", following)
+        await asyncio.sleep(100)
+        assert not node.broken
+        node.disk.mend()
+        await asyncio.sleep(40)
+        assert not node.broker.store.logs["t", 0].needs_settling
+        assert (await client.produce("t", following)).error_code == 0, "or it is told that it is there"
+        await node.killed_and_started()
+        client = await node.client()
+        assert [*await client.values("t"), *await client.values("t", 1)] == [LARGE, LARGE]
+
+    settled_later()  # type: ignore[call-arg]
+
+
+@simulated(settings={"log.segment.bytes": "1500"})
+async def test_a_flush_of_a_sealed_segment_that_fails_for_want_of_room_stops_the_node(node: Node) -> None:
+    """The disk has taken the bytes and lost them: nobody knows which."""
+    client = await node.client()
+    await client.create_topic("t", configs={"flush.messages": "9223372036854775807"})
+    assert (await client.produce("t", batch_of(LARGE))).error_code == 0
+    assert (await client.produce("t", batch_of(LARGE))).error_code == 0
+    node.disk.fail_at("flush", error_number=errno.ENOSPC)
+    await asyncio.sleep(1)
+    assert node.broken
+
+
 def test_trouble_that_goes_on_is_counted_once_a_minute_and_ends_a_second_after_the_last_refusal(
     errors: pytest.LogCaptureFixture,
 ) -> None:
