@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
 from sync_reading import read_all
 
 import semel.sync
+from real_broker import Brokers
 from semel import errors
 from semel.client.admin.values import NewTopic
 
@@ -124,6 +126,34 @@ def test_a_record_that_its_topic_refuses_is_raised_by_the_end_of_the_block(
         admin.create_topics(NewTopic(name, configs={"max.message.bytes": "1000"}))
     with pytest.raises(errors.RecordTooLarge), semel.sync.Producer(bootstrap_servers=address) as producer:
         producer.send(name, b"x" * 2000)
+
+
+@pytest.fixture(scope="module")
+def strict_address(shared_brokers: Brokers) -> str:
+    """Of a broker that makes no topics by itself."""
+    return shared_brokers.start(flush="os", settings={"auto.create.topics.enable": "false"}).address
+
+
+def test_records_for_a_topic_that_is_not_there_wait_for_it_once(strict_address: str) -> None:
+    """Not one after the other, each for max.block.ms."""
+    with semel.sync.Producer(bootstrap_servers=strict_address, max_block_ms=1500) as producer:
+        began_s = time.monotonic()
+        for _ in range(20):
+            producer.send("missing", b"x")
+        with pytest.raises(errors.UnknownTopic, match="19 other records were not delivered"):
+            producer.flush()
+        assert time.monotonic() - began_s < 10
+
+
+def test_to_close_takes_no_longer_than_it_may(strict_address: str) -> None:
+    """Though records still wait for their topic: they are lost, and that is raised."""
+    producer = semel.sync.Producer(bootstrap_servers=strict_address)
+    deliveries = [producer.send(name, b"x") for name in ("missing", "missing", "another")]
+    began_s = time.monotonic()
+    with pytest.raises(errors.Closed, match="2 other records were not delivered"):
+        producer.close(1)
+    assert time.monotonic() - began_s < 10
+    assert all(isinstance(delivery.exception(), errors.Closed) for delivery in deliveries)
 
 
 def test_what_the_program_has_looked_at_is_not_raised_again(address: str, topic: str) -> None:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from semel.client.errors import SemelError, TimedOut
+from semel.client.errors import Closed, SemelError, TimedOut, UnknownTopic
 from semel.client.metadata import TopicPartition
 from semel.client.producer import producer as asynchronous
 from semel.client.producer.batch import Delivery as CoreDelivery
@@ -156,7 +156,8 @@ class Producer(Face[asynchronous.Producer]):
         send, take, unseen = self._core.send, self._core.take, self._core.unseen
         while True:
             while inbox:
-                topic, value, key, partition, record, delivery = inbox.popleft()
+                handed = inbox.popleft()
+                topic, value, key, partition, record, delivery = handed
                 try:
                     if record is None:
                         core = await send(topic, value, key, partition=partition)
@@ -165,7 +166,12 @@ class Producer(Face[asynchronous.Producer]):
                 except SemelError as error:
                     self._core.refuse(error)
                     delivery._settle(error, unseen)
+                    if isinstance(error, UnknownTopic):
+                        self._fail_waiting(error, topic)
                     continue
+                except asyncio.CancelledError:
+                    inbox.appendleft(handed)
+                    raise
                 core.add_done_callback(_Settle(delivery, unseen))
                 if not self._has_room.is_set() and len(inbox) < _MOST_WAITING // 2:
                     self._has_room.set()
@@ -175,6 +181,18 @@ class Producer(Face[asynchronous.Producer]):
             if not inbox:
                 return
             self._is_pumping = True
+
+    def _fail_waiting(self, error: SemelError, topic: str | None = None) -> None:
+        """Of what was handed over and not taken yet: the records for one topic, which was sought for as long as any of
+        them may wait, or all."""
+        inbox, kept = self._inbox, []
+        for _ in range(len(inbox)):
+            handed = inbox.popleft()
+            if topic is None or handed[0] == topic:
+                handed[-1]._settle(error, self._core.unseen)
+            else:
+                kept.append(handed)
+        inbox.extendleft(reversed(kept))
 
     async def _caught_up(self) -> None:
         """Everything handed over before has been taken."""
@@ -194,8 +212,24 @@ class Producer(Face[asynchronous.Producer]):
         raise_or_note(self._end(self._close, timeout_s), sys.exception())
 
     async def _close(self, timeout_s: float | None) -> SemelError | None:
-        await self._caught_up()
-        return await self._core.end(timeout_s)
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + (self._core.settings.delivery_timeout_s if timeout_s is None else timeout_s)
+        try:
+            async with asyncio.timeout_at(end_s):
+                await self._caught_up()
+        except TimeoutError:
+            await self._give_up_inbox()
+        return await self._core.end(max(0.0, end_s - loop.time()))
+
+    async def _give_up_inbox(self) -> None:
+        if self._pumping is not None:
+            self._pumping.cancel()
+            await asyncio.wait([self._pumping])
+        error = Closed("the producer was closed before the record was sent")
+        self._core.refuse(error)
+        self._fail_waiting(error)
+        self._is_pumping = False
+        self._has_room.set()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

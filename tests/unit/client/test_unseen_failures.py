@@ -427,14 +427,24 @@ async def test_what_the_program_has_aborted_is_not_raised(cluster: ScriptedClust
         # Nobody commits it: the end of the block aborts it, as is documented.
 
 
-@scripted()
-async def test_a_transaction_that_nobody_commits_has_nothing_to_lose(cluster: ScriptedCluster) -> None:
+def test_a_transaction_that_nobody_commits_has_nothing_to_lose_and_the_log_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """It is aborted at the end, whether or not a record of it has failed before."""
-    refused(cluster)
-    async with cluster.producer(transactional_id="id") as producer:
-        await producer.begin()
-        await producer.send("t", b"1")
-        await asyncio.sleep(1)
+
+    @scripted()
+    async def left_open(cluster: ScriptedCluster) -> None:
+        refused(cluster)
+        async with cluster.producer(transactional_id="id") as producer:
+            await producer.begin()
+            await producer.send("t", b"1")
+            await asyncio.sleep(1)
+
+    caplog.set_level(logging.WARNING, "semel.producer")
+    left_open()  # type: ignore[call-arg]
+    assert [record.getMessage() for record in caplog.records] == [
+        "id was closed with a transaction open: it is aborted, and nothing that was sent in it counts"
+    ]
 
 
 @scripted()

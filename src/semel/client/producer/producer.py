@@ -8,6 +8,7 @@ async with semel.Producer(bootstrap_servers="localhost:9092") as producer:
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -52,6 +53,8 @@ from semel.records.batch import read_header
 from semel.records.partitioning import partition_of_key
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
+
+logger = logging.getLogger("semel.producer")
 
 _UNCOMMITTED = (State.OPEN, State.FAILED, State.ABORTING, State.BROKEN)
 
@@ -139,6 +142,11 @@ class Producer:
         async with self._ends:  # a commit or an abort that runs comes to its end first
             transactions = self._transactions
             if transactions is not None and transactions.state in (State.OPEN, State.FAILED, State.ABORTING):
+                if transactions.state is not State.ABORTING and sys.exception() is None:  # else that says enough
+                    logger.warning(
+                        "%s was closed with a transaction open: it is aborted, and nothing that was sent in it counts",
+                        self.settings.transactional_id,
+                    )
                 await self._abort(transactions)
             else:
                 await self._flush()

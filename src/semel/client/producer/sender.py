@@ -181,7 +181,8 @@ class Sender:
     def _too_late(self, lane: Lane, batch: ProducerBatch) -> DeliveryTimedOut:
         text = f"{batch.topic}-{batch.partition}: not acknowledged within {self._settings.delivery_timeout_s:g} s"
         if batch.in_doubt:
-            text += f"; it was sent {batch.attempts} times and may have been written"
+            often = "once" if batch.attempts == 1 else f"{batch.attempts} times"
+            text += f"; it was sent {often} and may have been written"
         else:
             text += "; it was not written"
         problem = lane.problem
