@@ -142,14 +142,17 @@ class Producer:
         async with self._ends:  # a commit or an abort that runs comes to its end first
             transactions = self._transactions
             if transactions is not None and transactions.state in (State.OPEN, State.FAILED, State.ABORTING):
-                if transactions.state is not State.ABORTING and sys.exception() is None:  # else that says enough
-                    logger.warning(
-                        "%s was closed with a transaction open: it is aborted, and nothing that was sent in it counts",
-                        self.settings.transactional_id,
-                    )
+                self._tell_that_it_is_left(transactions)
                 await self._abort(transactions)
             else:
                 await self._flush()
+
+    def _tell_that_it_is_left(self, transactions: Transactions) -> None:
+        """Of a transaction that is neither committed nor aborted, unless an exception says more."""
+        is_news = transactions.state is State.OPEN or self.unseen.take() is not None
+        if is_news and sys.exception() is None:
+            text = "%s was closed with a transaction open: it is aborted, and nothing that was sent in it counts"
+            logger.warning(text, self.settings.transactional_id)
 
     async def _shut_down(self) -> None:
         await self._sender.close()
