@@ -10,7 +10,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from importlib import import_module
@@ -53,7 +53,7 @@ class Database:
 
 @dataclass(frozen=True)
 class _Postgres:
-    url: str
+    url: str = field(repr=False)  # it may hold a password
 
     def __call__(self) -> Any:
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from semel.client.admin.settings import AdminSettings
@@ -10,9 +12,12 @@ from semel.client.producer.settings import ProducerSettings
 from semel.client.settings import ConnectionSettings, declared, load
 from semel.config import BrokerConfig
 from semel.config.broker_settings import BROKER_SETTINGS
-from semel.spark import foreach_batch, sink_options, source_options
+from semel.spark import databases, foreach_batch, sink_options, source_options
+from semel.spark.pipeline.file import load_pipeline
+from semel.spark.pipeline.target import Target
 
 SECRET = "hunter2"
+TABLE_SINK = f'table = "t"\nurl = "postgresql://u:{SECRET}@host/db"\nkeys = ["id"]'
 
 
 @pytest.mark.parametrize("cls", [ConnectionSettings, ProducerSettings, ConsumerSettings, AdminSettings])
@@ -46,3 +51,19 @@ def test_no_secret_of_a_pipeline_is_shown() -> None:
     published = foreach_batch.publish_each("app", {**kafka, "topic": "t"})
     for options in (read, written, published):
         assert SECRET not in repr(options)
+
+
+def test_no_secret_of_a_pipelines_file_is_shown(tmp_path: Path) -> None:
+    file = tmp_path / "p.toml"
+    for sink in ('topic = "t"\n[sink.options]\n"kafka.sasl.password" = "hunter2"', TABLE_SINK):
+        file.write_text(
+            'sql = "SELECT * FROM input"\naddress = "a:1"\ncheckpoint = "/c"\n'
+            f'[kafka]\n"sasl.password" = "{SECRET}"\n[spark]\n"spark.secret" = "{SECRET}"\n'
+            f'[source]\ntopics = ["s"]\n[source.options]\n"kafka.ssl.key.password" = "{SECRET}"\n[sink]\n{sink}\n'
+        )
+        pipeline = load_pipeline(file)
+        assert SECRET in str(pipeline.kafka)
+        assert SECRET not in repr(pipeline)
+    options = [f"kafka.sasl.password={SECRET}"]
+    assert SECRET not in repr(Target.of(str(tmp_path / "checkpoint"), "a:1", options))
+    assert SECRET not in repr(databases.database_for(f"postgresql://u:{SECRET}@host/db", None, None))

@@ -32,7 +32,7 @@ class Source:
     view: str
     starting: str | Offsets
     watermark: Watermark | None
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)  # they may hold a password
 
     def read_options(self, pipeline: Pipeline, address: str) -> dict[str, str]:
         """Of `format("semel")`."""
@@ -67,7 +67,7 @@ class TopicSink:
     format: str
     key: str | None
     schema: str | None
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)  # they may hold a password
 
     def write_options(self, pipeline: Pipeline, address: str) -> dict[str, str]:
         options = {**pipeline.kafka_options(address), "checkpointLocation": pipeline.checkpoint}
@@ -82,7 +82,7 @@ class TopicSink:
 @dataclass(frozen=True)
 class TableSink:
     table: str
-    url: str
+    url: str = field(repr=False)  # it may hold a password
     keys: tuple[str, ...]
     create: bool
 
@@ -109,9 +109,9 @@ class Pipeline:
     sources: tuple[Source, ...]
     sink: TopicSink | TableSink
     broker: EmbeddedBroker
-    kafka: Mapping[str, str] = field(default_factory=dict)
+    kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
     master: str | None = None
-    spark: Mapping[str, str] = field(default_factory=dict)
+    spark: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def kafka_options(self, address: str) -> dict[str, str]:
         return {"kafka.bootstrap.servers": address, **{f"kafka.{name}": text for name, text in self.kafka.items()}}

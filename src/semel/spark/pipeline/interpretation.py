@@ -47,7 +47,7 @@ class Interpretation:
     """Of one file. Problems are gathered, and raised together."""
 
     path: Path
-    environ: Mapping[str, str]
+    environ: Mapping[str, str] = field(repr=False)  # it may hold a password
     problems: list[str] = field(default_factory=list)
 
     def pipeline(self, table: Mapping[str, Any], function: Callable[..., Any] | None) -> Pipeline:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Target:
     checkpoint: str
     notes: Notes
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)  # they may hold a password
     table: TableWriter | None = None
     """The database, if the sink is a table and the file says which."""
     app_id: str = ""
