@@ -45,11 +45,14 @@ class Reader:
         self._broker = broker
         shutil.copytree(ROOT / "examples", directory / "examples")
         (directory / "data").symlink_to(broker.data)
+        (directory / "tmp").mkdir()
 
     def _environment(self) -> dict[str, str]:
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-        home = str(self._directory / "home")
-        return clean_environment(PATH=path, HOME=home, XDG_CONFIG_HOME=home, NO_COLOR="1", BOOKS_PASSWORD="secret")
+        home, temporary = str(self._directory / "home"), str(self._directory / "tmp")
+        return clean_environment(
+            PATH=path, HOME=home, XDG_CONFIG_HOME=home, TMPDIR=temporary, NO_COLOR="1", BOOKS_PASSWORD="secret"
+        )
 
     def _here(self, text: str) -> str:
         """On one node, at another port."""
