@@ -22,7 +22,7 @@ FOUND_BY: dict[str, tuple[int, ...]] = {
     "epoch not raised for a new instance": (27, 37, 50),
     "overtaken request served": (62, 65, 102),
     "old generation commits in a transaction": (116, 177, 212),
-    "decisions forgotten at a restart": (6, 7),
+    "decisions forgotten at a restart": (4, 8, 10),
     "acknowledged before it is durable": (1, 4, 8),
     "gaps where no snapshot follows": (8, 33, 39),
     "failed flush forgotten at a start": (7, 1340, 1392),
