@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,18 +41,18 @@ TIMEOUT_S = 120.0
 class Reader:
     """Does what a page says, in a directory of its own, beside a broker."""
 
-    def __init__(self, directory: Path, broker: RealBroker) -> None:
+    def __init__(self, directory: Path, temporary: str, broker: RealBroker) -> None:
         self._directory = directory
+        self._temporary = temporary
         self._broker = broker
         shutil.copytree(ROOT / "examples", directory / "examples")
         (directory / "data").symlink_to(broker.data)
-        (directory / "tmp").mkdir()
 
     def _environment(self) -> dict[str, str]:
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-        home, temporary = str(self._directory / "home"), str(self._directory / "tmp")
+        home = str(self._directory / "home")
         return clean_environment(
-            PATH=path, HOME=home, XDG_CONFIG_HOME=home, TMPDIR=temporary, NO_COLOR="1", BOOKS_PASSWORD="secret"
+            PATH=path, HOME=home, XDG_CONFIG_HOME=home, TMPDIR=self._temporary, NO_COLOR="1", BOOKS_PASSWORD="secret"
         )
 
     def _here(self, text: str) -> str:
@@ -132,7 +133,9 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
     (tmp_path / "work").mkdir()
     broker = RealBroker(tmp_path / "broker").start()
     try:
-        yield Reader(tmp_path / "work", broker)
+        # Not below `tmp_path`, for sockets are made in it: their names must not be long.
+        with tempfile.TemporaryDirectory() as temporary:
+            yield Reader(tmp_path / "work", temporary, broker)
     finally:
         broker.stop()
 
