@@ -124,14 +124,18 @@ def test_who_waits_is_told_when_the_broker_is_back_and_nothing_is_lost(
     assert rest_of(reader.stderr) == [away, back]
 
 
-def test_a_question_to_a_broker_that_is_away_says_that_it_waits(broker: RealBroker, processes: Processes) -> None:
+@pytest.mark.parametrize("command", ["topic list", "check --seconds 1"])
+def test_a_question_to_a_broker_that_is_away_says_that_it_waits(
+    broker: RealBroker, processes: Processes, tmp_path: Path, command: str
+) -> None:
     broker.kill()
-    process = processes.start("topic", "list")
+    more = ["--history", str(tmp_path / "history")] if command.startswith("check") else []
+    process = processes.start(*command.split(), *more)
 
     assert process.wait(TIMEOUT_S) == Exit.UNREACHABLE
     away, failed = rest_of(process.stderr)
     assert away == f"Waiting for {broker.address}: connection refused"
-    assert failed.startswith("semel topic list: no broker answered at ")
+    assert re.match(r"semel (topic list|check): no broker answered at ", failed)
 
 
 def test_many_batches_that_fail_are_told_in_one_line_for_each_kind(

@@ -13,6 +13,7 @@ from semel.cli.output import Output, add_output_arguments
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from semel.host.api import Host
     from semel.sim.attack.checking import Check, Plan
     from semel.sim.judging.anomalies import Kind
     from semel.sim.workload.access import Load
@@ -92,20 +93,30 @@ def _judge_file(options: argparse.Namespace, output: Output) -> int:
 
 
 def _check(options: argparse.Namespace, output: Output) -> int:
-    import asyncio
     import logging
+    from contextlib import closing
+
+    from semel.cli.waiting import watched_host
+    from semel.host.real import real_host
+
+    # What clients have to say of faults is in the history; --debug shows it as it comes.
+    logging.getLogger("semel").addHandler(logging.NullHandler())
+    # Faults of our own are no news.
+    attacks = options.cluster is not None or options.faults
+    with closing(real_host()) if attacks else watched_host() as host:
+        return _checked(options, output, host)
+
+
+def _checked(options: argparse.Namespace, output: Output, host: Host) -> int:
+    import asyncio
     import shutil
     import tempfile
     from pathlib import Path
 
     from semel.cli.check_output import document, show
-    from semel.host.real import real_host
     from semel.sim.attack.checking import Check
     from semel.sim.attack.local_node import NodeDied
 
-    # What clients have to say of faults is in the history; --debug shows it as it comes.
-    logging.getLogger("semel").addHandler(logging.NullHandler())
-    host = real_host()
     seed = host.random.randrange(1 << 32) if options.seed is None else options.seed
     plan = _plan(options, f"check-{host.clock.wall_ms():x}", seed)
     history_path = Path(options.history or Path(tempfile.gettempdir()) / f"semel-{plan.name}.jsonl")
@@ -125,7 +136,6 @@ def _check(options: argparse.Namespace, output: Output) -> int:
         is_kept = not report.is_clean
     finally:
         _write(check, history_path)
-        host.close()
         if local_root is not None and not is_kept:
             shutil.rmtree(local_root)
     if output.is_json:
