@@ -54,6 +54,68 @@ def test_the_ready_line_has_the_bound_address_where_clients_are_told_another(tmp
         assert re.fullmatch(r"semel is ready at broker\.test:9, data in \S+, after \d+ ms, listening on \*:\d+\n", line)
 
 
+@pytest.mark.parametrize("is_json", [False, True])
+def test_the_ready_line_shows_each_of_several_listeners(tmp_path: Path, is_json: bool) -> None:
+    settings = {
+        "listeners": "CLIENTS://127.0.0.1:0,PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "advertised.listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "listener.security.protocol.map": "CLIENTS:PLAINTEXT,PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.bootstrap.servers": "127.0.0.1:9093",
+    }
+    options = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
+    command = [*SERVE, "--data", str(tmp_path / "data"), *options, *(["--json"] if is_json else [])]
+    node = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=clean_environment())
+    assert node.stdout is not None
+    try:
+        line = node.stdout.readline().decode()
+        node.send_signal(signal.SIGTERM)
+        assert node.wait(PATIENCE_S) == 0
+    finally:
+        node.kill()
+        node.communicate()
+    if is_json:
+        ready = json.loads(line)
+        assert [(one["name"], one["for"], one["advertised"] is None) for one in ready["listeners"]] == [
+            ("CLIENTS", ["clients"], True),
+            ("PLAINTEXT", ["clients", "brokers"], False),
+            ("CONTROLLER", ["controllers"], False),
+        ]
+        assert len({one["listening"] for one in ready["listeners"]}) == 3
+        assert ready["address"] == ready["listeners"][1]["advertised"] == ready["listeners"][1]["listening"]
+    else:
+        places = r"CLIENTS://127\.0\.0\.1:\d+, PLAINTEXT://(127\.0\.0\.1:\d+), CONTROLLER://127\.0\.0\.1:\d+"
+        told = re.fullmatch(rf"semel is ready at (\S+), data in \S+, after \d+ ms, listeners {places}\n", line)
+        assert told is not None
+        assert told[1] == told[2]
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (["process.roles=broker"], "controller.listener.names"),
+        (["process.roles=broker", "controller.listener.names=C", "controller.quorum.voters=2@h:1"], "does not run a"),
+        (
+            [
+                "controller.listener.names=C",
+                "listeners=PLAINTEXT://127.0.0.1:0,C://127.0.0.1:0",
+                "controller.quorum.voters=1@h:1,2@h:2",
+            ],
+            "this node alone",
+        ),
+        (["listeners=SASL_SSL://127.0.0.1:0"], "SASL_SSL"),
+    ],
+)
+def test_a_shape_that_a_node_cannot_have_is_refused_in_one_line(tmp_path: Path, settings: list[str], told: str) -> None:
+    options = [part for setting in settings for part in ("--set", setting)]
+    command = [*SERVE, "--data", str(tmp_path / "data"), *options]
+    refused = subprocess.run(command, capture_output=True, text=True, env=clean_environment(), timeout=PATIENCE_S)
+    assert refused.returncode == 2
+    assert told in refused.stderr
+    assert refused.stderr.count("\n") == 1
+    assert not (tmp_path / "data").exists()
+
+
 def test_a_partition_of_another_node_is_refused_as_data_directory_in_one_line(brokers: Brokers) -> None:
     broker = brokers.start()
     with Producer(bootstrap_servers=broker.address) as producer:

@@ -9,7 +9,6 @@ from semel.broker.cluster_view import ClusterView
 from semel.broker.controller_channel import LocalController
 from semel.broker.features import SUPPORTED_FEATURES
 from semel.broker.fetch_sessions import FetchSessions
-from semel.broker.handlers import ListenerKind
 from semel.broker.identity import check_place, cluster_id_of
 from semel.broker.internal_topics import InternalTopics
 from semel.broker.markers import LocalMarkers
@@ -20,7 +19,7 @@ from semel.broker.roles import Roles
 from semel.broker.router import Router
 from semel.broker.topics import Topics
 from semel.broker.transactional_produce import TransactionVerifier
-from semel.config import BrokerConfig, topic_config
+from semel.config import BrokerConfig, ListenerKind, NodeListener, topic_config
 from semel.config.listeners import PROTOCOLS
 from semel.controller.controller import Controller
 from semel.controller.image import BROKER_RESOURCE, MetadataImage
@@ -71,6 +70,7 @@ class Broker:
         self.generation = Generation()
         self.store = LogStore(host, config.log_dir(), config, on_broken)
         self.fetch_sessions = FetchSessions(host.random, config.int("max.incremental.fetch.session.cache.slots"))
+        self.listeners: list[NodeListener] = []  # with the ports that they have got
         self._is_stopping = False
 
     @property
@@ -134,8 +134,7 @@ class Broker:
         )
         self.roles = Roles(
             node=self.node,
-            # There is one listener so far, for everybody.
-            listeners={self.config.listener().protocol: ListenerKind.CLIENTS | ListenerKind.BROKERS},
+            listeners={listener.name: listener.kind for listener in self.config.layout.listeners},
             cluster=cluster,
             topics=topics,
             controller=channel,
@@ -156,26 +155,29 @@ class Broker:
         self._router = Router(self.authoriser, self.roles, self.generation)
 
     async def _listen(self) -> None:
-        listener = self.config.listener()
-        try:
-            await self.server.listen(listener.protocol, listener.host, listener.port)
-        except OSError as error:
-            raise OSError(error.errno, f"cannot listen on {listener.host}:{listener.port}: {error.strerror}") from error
-        self.listener = listener._replace(port=self.server.port)
-        advertised = self.config.advertised_listener()
-        self.advertised_host = advertised.host or listener.host or "127.0.0.1"
-        self.advertised_port = advertised.port or self.server.port
+        for listener in self.config.layout.listeners:
+            try:
+                await self.server.listen(listener)
+            except OSError as error:
+                self.server.close()
+                where = f"{listener.host}:{listener.port}"
+                raise OSError(error.errno, f"cannot listen on {where}: {error.strerror}") from error
+        self.listeners = list(self.server.listeners.values())
 
     async def _register(self) -> None:
         """A start of this node, as the cluster is told of it."""
-        endpoint = BrokerEndpoint(
-            name=self.listener.protocol,
-            host=self.advertised_host,
-            port=self.advertised_port,
-            security_protocol=PROTOCOLS[self.listener.protocol],
-        )
+        end_points = [
+            BrokerEndpoint(
+                name=one.name,
+                host=one.advertised_host,
+                port=one.advertised_port,
+                security_protocol=PROTOCOLS[one.protocol],
+            )
+            for one in self.listeners
+            if one.advertised_host is not None and ListenerKind.CLIENTS in one.kind
+        ]
         finalized = {name: most for name, (_, most) in SUPPORTED_FEATURES.items()}
-        await self.controller.start_broker([endpoint], self.config.text("broker.rack"), finalized)
+        await self.controller.start_broker(end_points, self.config.text("broker.rack"), finalized)
 
     def _committed(self, records: Sequence[MetadataRecord]) -> None:
         """Records of the metadata log count from now on."""

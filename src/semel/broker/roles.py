@@ -16,7 +16,6 @@ from typing import Any
 from semel.broker.cluster_view import ClusterView
 from semel.broker.controller_channel import ControllerChannel
 from semel.broker.fetch_sessions import FetchSessions
-from semel.broker.handlers import ListenerKind
 from semel.broker.internal_topics import InternalTopics
 from semel.broker.markers import LocalMarkers
 from semel.broker.node_info import NodeInfo
@@ -24,6 +23,7 @@ from semel.broker.producer_ids import ProducerIds
 from semel.broker.read_failures import ReadFailures
 from semel.broker.topics import Topics
 from semel.broker.transactional_produce import TransactionVerifier
+from semel.config import ListenerKind
 from semel.coordinator.group.coordinator import GroupCoordinator
 from semel.coordinator.txn.coordinator import TransactionCoordinator
 from semel.host.api import Clock, Disk, Jobs

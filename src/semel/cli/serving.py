@@ -17,7 +17,8 @@ from semel.broker.identity import WrongDirectory
 from semel.cli.contexts import FILE_VARIABLE
 from semel.cli.failures import Exit
 from semel.cli.log_lines import log_to_stderr
-from semel.config import ConfigError, load_config
+from semel.config import BrokerConfig, ConfigError, ListenerKind, NodeListener, Role, load_config
+from semel.config.listeners import spelled
 from semel.host.api import AlreadyLocked
 from semel.host.descriptors import raise_limit
 from semel.host.real import real_host
@@ -38,6 +39,7 @@ def run(options: argparse.Namespace) -> int:
     environ = {name: value for name, value in os.environ.items() if name != FILE_VARIABLE}
     try:
         config = load_config(options.config, environ, _flags(options))
+        _check_shape(config)
     except ConfigError as error:
         return _refuse(str(error))
     except OSError as error:
@@ -75,6 +77,16 @@ def _flags(options: argparse.Namespace) -> dict[str, str]:
     return flags
 
 
+def _check_shape(config: BrokerConfig) -> None:
+    """Nodes cannot replicate from each other yet, so each one is a cluster of its own."""
+    if config.layout.roles != set(Role):
+        allowed = "broker,controller: semel does not run a broker without its controller yet, nor the other way round"
+        raise ConfigError("process.roles", config.text("process.roles"), allowed)
+    if any(voter.node_id != config.layout.node_id for voter in config.layout.voters):
+        allowed = "this node alone: semel does not share the work of a controller yet"
+        raise ConfigError("controller.quorum.voters", config.text("controller.quorum.voters"), allowed)
+
+
 def _stop_at_once(error: BaseException) -> None:
     """Nothing can be promised any more: end before anything else is written or acknowledged."""
     logger.critical("the node stops: %s: %s", type(error).__name__, error, exc_info=error)
@@ -103,13 +115,8 @@ async def _serve(broker: Broker, *, is_json: bool) -> int:
         return _cannot_start(error, broker.store.root)
     except BrokenLog as error:
         return _end_with(Exit.FAILED, str(error))
-    address, data, age_ms = _spelled(broker.advertised_host, broker.advertised_port), str(broker.store.root), _age_ms()
-    listening = _spelled(broker.listener.host, broker.listener.port)
-    if is_json:
-        _say({"event": "ready", "address": address, "listening": listening, "data": data, "start_ms": age_ms})
-    else:
-        where = "" if listening == address else f", listening on {listening}"
-        print(f"semel is ready at {address}, data in {data}, after {age_ms} ms{where}", flush=True)
+    data = str(broker.store.root)
+    _tell_ready(broker, data, is_json=is_json)
     await stopping.wait()
     try:
         await broker.stop()
@@ -125,9 +132,30 @@ async def _serve(broker: Broker, *, is_json: bool) -> int:
     return 0
 
 
-def _spelled(host: str, port: int) -> str:
-    """Where it listens; an empty host is every address of the machine."""
-    return f"[{host}]:{port}" if ":" in host else f"{host or '*'}:{port}"
+def _tell_ready(broker: Broker, data: str, *, is_json: bool) -> None:
+    told = next(one for one in broker.listeners if one.advertised_host and ListenerKind.CLIENTS in one.kind)
+    address, age_ms = spelled(str(told.advertised_host), told.advertised_port), _age_ms()
+    listening = [spelled(listener.host or "*", listener.port) for listener in broker.listeners]
+    if is_json:
+        listeners = [_described(listener) for listener in broker.listeners]
+        ready = {"event": "ready", "address": address, "listening": listening[0], "listeners": listeners}
+        _say({**ready, "data": data, "start_ms": age_ms})
+        return
+    where = "" if listening == [address] else f", listening on {listening[0]}"
+    if len(listening) > 1:
+        names = [listener.name for listener in broker.listeners]
+        where = ", listeners " + ", ".join(f"{name}://{place}" for name, place in zip(names, listening, strict=True))
+    print(f"semel is ready at {address}, data in {data}, after {age_ms} ms{where}", flush=True)
+
+
+def _described(listener: NodeListener) -> dict[str, object]:
+    told = listener.advertised_host
+    return {
+        "name": listener.name,
+        "for": [kind.name.lower() for kind in ListenerKind if kind in listener.kind and kind.name],
+        "listening": spelled(listener.host or "*", listener.port),
+        "advertised": None if told is None else spelled(told, listener.advertised_port),
+    }
 
 
 def _reopen_logs() -> None:

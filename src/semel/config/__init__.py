@@ -14,6 +14,7 @@ from semel.config.group_config import GroupConfig, group_config
 from semel.config.group_settings import GROUP_SETTINGS
 from semel.config.listeners import Listener, parse_listener
 from semel.config.load import load_config
+from semel.config.node_layout import ListenerKind, NodeLayout, NodeListener, Role
 from semel.config.settings import ConfigSource, Kind, Scope, Setting, Synonym, Value
 from semel.config.topic_config import TopicConfig, topic_config
 from semel.config.topic_settings import TOPIC_SETTINGS
@@ -29,7 +30,11 @@ __all__ = [
     "GroupConfig",
     "Kind",
     "Listener",
+    "ListenerKind",
+    "NodeLayout",
+    "NodeListener",
     "Operation",
+    "Role",
     "Scope",
     "Setting",
     "Synonym",

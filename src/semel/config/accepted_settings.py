@@ -113,14 +113,9 @@ _SETTINGS = [
         minimum=0,
     ),
     *_accepted(
-        "a node stops cleanly whenever it is asked to, and leads what it holds",
-        BOOLEAN,
-        {"auto.leader.rebalance.enable": True, "controlled.shutdown.enable": True},
-    ),
-    *_accepted(
-        "a node leads what it holds, and saves where its logs begin when they do",
+        "a node keeps all its logs in one directory, and does not go on without it",
         LONG,
-        {"leader.imbalance.check.interval.seconds": 300, "log.dir.failure.timeout.ms": 30000},
+        {"log.dir.failure.timeout.ms": 30000},
         minimum=1,
     ),
     *_accepted(

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-from semel.config.broker_settings import BROKER_SETTINGS
+from semel.config.broker_settings import BROKER_SETTINGS, ORDERED
 from semel.config.errors import ConfigError, UnknownSetting
 from semel.config.group_settings import GROUP_SETTINGS
-from semel.config.listeners import Listener, parse_listener
+from semel.config.node_layout import NodeLayout, layout_of
 from semel.config.settings import ConfigSource, Scope, Setting, Value
 from semel.config.topic_settings import TOPIC_SETTINGS
 
@@ -21,17 +21,6 @@ _Int: TypeAlias = int
 _Str: TypeAlias = str
 _Bool: TypeAlias = bool
 
-# The first of each pair must not exceed the second.
-ORDERED = (
-    ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
-    ("group.consumer.min.session.timeout.ms", "group.consumer.session.timeout.ms"),
-    ("group.consumer.session.timeout.ms", "group.consumer.max.session.timeout.ms"),
-    ("group.consumer.min.heartbeat.interval.ms", "group.consumer.heartbeat.interval.ms"),
-    ("group.consumer.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"),
-    ("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
-    # A request larger than the whole budget could never be read.
-    ("socket.request.max.bytes", "queued.max.request.bytes"),
-)
 _NO_LIMIT = -1
 _DECLARED = {Scope.BROKER: BROKER_SETTINGS, Scope.TOPIC: TOPIC_SETTINGS, Scope.GROUP: GROUP_SETTINGS}
 
@@ -61,11 +50,14 @@ def parse_setting(name: str, text: str, scope: Scope) -> Value:
 class BrokerConfig(Mapping[str, Value]):
     """Every declared broker setting and its value, by Kafka's name."""
 
-    __slots__ = ("_cluster", "_node", "_started_with", "_values")
+    __slots__ = ("_cluster", "_node", "_started_with", "_values", "layout")
+    layout: NodeLayout
 
     def __init__(self, started_with: Mapping[_Str, _Str] | None = None) -> None:
         """`started_with` maps names to texts; raises ConfigError for an unknown name or a wrong value."""
         self._set(_parsed(started_with or {}), {}, {})
+        # No setting of these changes while the node runs.
+        self.layout = layout_of(self._values, self.text, self._started_with.__contains__)
 
     def _set(self, started_with: dict[_Str, Value], cluster: dict[_Str, Value], node: dict[_Str, Value]) -> None:
         self._started_with, self._cluster, self._node = started_with, cluster, node
@@ -150,25 +142,12 @@ class BrokerConfig(Mapping[str, Value]):
     def _with_layers(self, cluster: dict[_Str, Value], node: dict[_Str, Value]) -> BrokerConfig:
         changed = object.__new__(BrokerConfig)
         changed._set(self._started_with, cluster, node)
+        changed.layout = self.layout
         return changed
 
     def log_dir(self) -> _Str:
         """The data directory: log.dirs if set, else log.dir."""
         return self.str("log.dir") if self["log.dirs"] is None else self.list("log.dirs")[0]
-
-    def listener(self) -> Listener:
-        """Where the node listens."""
-        return self._listener("listeners")
-
-    def advertised_listener(self) -> Listener:
-        """What clients are told; its port may be 0 and its host empty where the listener's are."""
-        return self._listener("listeners" if self["advertised.listeners"] is None else "advertised.listeners")
-
-    def _listener(self, name: _Str) -> Listener:
-        listener = parse_listener(self.list(name)[0])
-        if listener is None:
-            raise RuntimeError(f"{name} was accepted but cannot be read: {self.text(name)}")
-        return listener
 
     def __repr__(self) -> _Str:
         changed = {

@@ -1,15 +1,16 @@
-"""The settings of a node: its address, its connections, its topics and its logs.
+"""The settings of a node: its connections, its topics and its logs.
 
 Names, types, defaults, bounds and which of them can change at run time are Kafka 4's; `kafka_default` stands where
-our default is another. Settings of the group and transaction coordinators are in coordinator_settings.py.
+our default is another. What makes a node one of several is in node_settings.py, settings of the group and transaction
+coordinators are in coordinator_settings.py.
 """
 
 from __future__ import annotations
 
 from semel.config.accepted_settings import ACCEPTED
 from semel.config.coordinator_settings import COORDINATOR
-from semel.config.listeners import ADVERTISED_FORM, LISTENER_FORM
-from semel.config.settings import INT_MAX, LONG_MAX, Form, Kind, Setting, by_name
+from semel.config.node_settings import NODE, no_effect_yet
+from semel.config.settings import INT_MAX, LONG_MAX, Kind, Setting, by_name
 
 BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = Kind.BOOLEAN, Kind.STRING, Kind.INT, Kind.LONG, Kind.DOUBLE, Kind.LIST
 
@@ -28,35 +29,11 @@ NO_DELETE_DELAY = (
 )
 
 
-def _no_effect_yet(what: str) -> str:
-    return f"Accepted and without effect until there is replication: {what}."
-
-
-UNCLEAN_ELECTION = _no_effect_yet(
+UNCLEAN_ELECTION = no_effect_yet(
     "whether a replica that is out of sync may become leader when no other is left, which loses records"
 )
-PATH = Form(lambda text: text != "" and "\0" not in text, "a path")
 
 # fmt: off
-NODE = [
-    Setting("node.id", INT, 1, "The number of this node, unique in its cluster; Kafka has no default for it.",
-            minimum=0, kafka_default="none"),
-    Setting("broker.rack", STRING, None, "The rack of this node, as Metadata reports it."),
-    Setting("listeners", LIST, ("PLAINTEXT://127.0.0.1:9092",),
-            "The address this node listens on; as it asks nobody for a password, only this machine reaches it unless "
-            "you say otherwise.",
-            form=LISTENER_FORM, entries=(1, 1), kafka_default="PLAINTEXT://:9092"),
-    Setting("advertised.listeners", LIST, None,
-            "The address that clients are told to connect to, the one in listeners if not set; port 0 stands for the "
-            "port in use.",
-            form=ADVERTISED_FORM, entries=(1, 1)),
-    Setting("log.dir", STRING, "semel-data",
-            "The directory that holds the logs, relative to the working directory, unless log.dirs is set.",
-            form=PATH, kafka_default="/tmp/kafka-logs"),
-    Setting("log.dirs", LIST, None, "The directory that holds the logs; a node keeps all its logs in one directory.",
-            form=PATH, entries=(1, 1)),
-]
-
 CONNECTIONS = [
     Setting("max.connections", INT, INT_MAX,
             "How many connections this node accepts; further ones are closed, and idle ones already when connections "
@@ -173,21 +150,21 @@ CLEANER = [
             "log is clean enough.", minimum=1, needs_restart=False),
 ]
 
-# Nobody reads these before there is replication, and they say so: `_no_effect_yet` goes when somebody does.
+# Nobody reads these before there is replication, and they say so: `no_effect_yet` goes when somebody does.
 REPLICATION = [
     Setting("replica.lag.time.max.ms", LONG, 30_000,
-            _no_effect_yet("how long a follower that has not caught up is still in sync"), minimum=1),
+            no_effect_yet("how long a follower that has not caught up is still in sync"), minimum=1),
     Setting("replica.fetch.max.bytes", INT, MEBIBYTE,
-            _no_effect_yet("how many bytes of one partition a follower asks for at a time"), minimum=0),
+            no_effect_yet("how many bytes of one partition a follower asks for at a time"), minimum=0),
     Setting("replica.fetch.response.max.bytes", INT, 10 * MEBIBYTE,
-            _no_effect_yet("how many bytes a follower asks for in one fetch"), minimum=0),
+            no_effect_yet("how many bytes a follower asks for in one fetch"), minimum=0),
     Setting("replica.fetch.min.bytes", INT, 1,
-            _no_effect_yet("how many bytes a follower's fetch waits for"), minimum=0),
-    Setting("replica.fetch.wait.max.ms", INT, 500, _no_effect_yet("how long a follower's fetch waits"), minimum=0),
+            no_effect_yet("how many bytes a follower's fetch waits for"), minimum=0),
+    Setting("replica.fetch.wait.max.ms", INT, 500, no_effect_yet("how long a follower's fetch waits"), minimum=0),
     Setting("replica.fetch.backoff.ms", INT, 1000,
-            _no_effect_yet("how long a follower waits after a failed fetch"), minimum=0),
+            no_effect_yet("how long a follower waits after a failed fetch"), minimum=0),
     Setting("replica.high.watermark.checkpoint.interval.ms", LONG, 5000,
-            _no_effect_yet("how often high watermarks are saved"), minimum=1),
+            no_effect_yet("how often high watermarks are saved"), minimum=1),
 ]
 # fmt: on
 
@@ -197,6 +174,21 @@ SAME_THING = (
     ("log.roll.ms", "log.roll.hours"),
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+)
+
+# The first of each pair must not exceed the second.
+ORDERED = (
+    ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
+    ("group.consumer.min.session.timeout.ms", "group.consumer.session.timeout.ms"),
+    ("group.consumer.session.timeout.ms", "group.consumer.max.session.timeout.ms"),
+    ("group.consumer.min.heartbeat.interval.ms", "group.consumer.heartbeat.interval.ms"),
+    ("group.consumer.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"),
+    ("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
+    ("broker.heartbeat.interval.ms", "broker.session.timeout.ms"),
+    ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
+    ("replica.fetch.wait.max.ms", "replica.socket.timeout.ms"),
+    # A request larger than the whole budget could never be read.
+    ("socket.request.max.bytes", "queued.max.request.bytes"),
 )
 
 BROKER_SETTINGS = by_name([*NODE, *CONNECTIONS, *TOPICS, *LOGS, *CLEANER, *REPLICATION, *COORDINATOR, *ACCEPTED])

@@ -6,10 +6,11 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from semel.config.accepted_settings import ACCEPTED
-from semel.config.broker_settings import CLEANER, CONNECTIONS, LOGS, NODE, REPLICATION, TOPICS
+from semel.config.broker_settings import CLEANER, CONNECTIONS, LOGS, REPLICATION, TOPICS
 from semel.config.coordinator_settings import GROUPS, OFFSETS, TRANSACTIONS
 from semel.config.group_settings import GROUP_SETTINGS
 from semel.config.load import RESERVED_VARIABLES, variable_of
+from semel.config.node_settings import NODE
 from semel.config.settings import Setting
 from semel.config.topic_settings import TOPIC_SETTINGS
 

@@ -54,6 +54,8 @@ def load_config(
     try:
         return BrokerConfig(texts)
     except ConfigError as error:
+        if error.name not in origins:  # what is wrong is that it was not set
+            raise
         raise error.found_in(origins[error.name]) from None
 
 

@@ -1,15 +1,20 @@
-"""Accepts connections, counts them, closes the idle ones. What a frame means is for `dispatch` to say."""
+"""Accepts connections, counts them, closes the idle ones. What a frame means is for `dispatch` to say.
+
+A node may listen at several addresses, and each connection knows at which it came. Clients cannot keep other nodes out:
+where these have a listener of their own, max.connections does not close it, and it has a share of the descriptors.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
+from semel.config.node_layout import ListenerKind, NodeListener
 from semel.host.api import Host, Link, Listener
 from semel.host.complaints import Complaints
 from semel.rpc.budget import MemoryBudget
@@ -27,6 +32,8 @@ _SWEEP_S = 60.0
 _SWEEPS = 10
 # Not more often: to look through all of them takes milliseconds.
 _SEARCH_S = 0.1
+# Of the connections that this process may have open, one in so many is kept for other nodes.
+_SHARE_OF_NODES = 8
 
 Dispatch: TypeAlias = Callable[[ServedConnection, memoryview], Answer]
 
@@ -57,7 +64,9 @@ class Server:
         self._per_host: Counter[str] = Counter()
         self._host = host
         self._failed = failed
-        self._listener: Listener | None = None
+        self.listeners: dict[str, NodeListener] = {}  # by name, with the ports that they have got
+        self._protected: frozenset[str] = frozenset()
+        self._listening: list[Listener] = []
         self._sweep: asyncio.TimerHandle | None = None
         self._look: asyncio.TimerHandle | None = None
         self._accepted = 0
@@ -66,33 +75,34 @@ class Server:
         self._next_search_s = 0.0
         self._complaints = Complaints(logger)
 
-    @property
-    def port(self) -> int:
-        if self._listener is None:
-            raise ValueError("the server does not listen")
-        return self._listener.port
-
-    async def listen(self, name: str, host: str, port: int) -> None:
-        """`name` is the listener's: every connection knows by which one it came."""
-        self._listener = await self._host.network.listen(host, port, partial(self._accept, name))
-        self._schedule_sweep()
+    async def listen(self, listener: NodeListener) -> None:
+        """Connections are taken from now on, and served once the gate is open."""
+        name = listener.name
+        listening = await self._host.network.listen(listener.host, listener.port, partial(self._accept, name))
+        self._listening.append(listening)
+        self.listeners[name] = listener.bound_to(listening.port)
+        self._protected = _protected(self.listeners.values())
+        if self._sweep is None:
+            self._schedule_sweep()
 
     def open_gate(self) -> None:
         """Begins to serve: until then connections are taken and kept waiting."""
         early, self._early = self._early or [], None
-        for listener, link in early:
-            self._accept(listener, link)
+        for name, link in early:
+            self._accept(name, link)
 
-    def _accept(self, listener: str, link: Link) -> None:
+    def _accept(self, name: str, link: Link) -> None:
         most, limits = self._host.network.most_connections, self.limits
         if self._early is not None:
             if len(self._early) < most:
-                self._early.append((listener, link))
+                self._early.append((name, link))
             else:
                 self._refuse(link, "this process may have %d open, and does not serve yet", most)
             return
+        if self._protected and name not in self._protected:
+            most -= most // _SHARE_OF_NODES
         address = link.peer.rpartition(":")[0]
-        if len(self.connections) >= limits.connections:
+        if len(self.connections) >= limits.connections and name not in self._protected:
             self._refuse(link, "max.connections is %d", limits.connections)
         elif self._per_host[address] >= limits.connections_per_host:
             self._refuse(link, "max.connections.per.ip is %d", limits.connections_per_host)
@@ -100,7 +110,7 @@ class Server:
             self._refuse(link, "this process may have %d open, and none is idle: see ulimit -n", most)
         else:
             self._accepted += 1
-            connection = ServedConnection(self, link, self._accepted, listener)
+            connection = ServedConnection(self, link, self._accepted, name)
             self.connections[connection] = None
             self._per_host[address] += 1
             link.start(connection)
@@ -118,7 +128,11 @@ class Server:
         now_s = asyncio.get_running_loop().time()
         if not self._idle and now_s >= self._next_search_s:
             self._next_search_s = now_s + _SEARCH_S
-            idle = [connection for connection in self.connections if connection.is_idle]
+            idle = [
+                connection
+                for connection in self.connections
+                if connection.is_idle and connection.listener not in self._protected
+            ]
             self._idle.extend(sorted(idle, key=lambda connection: -connection.idle_sweeps))
         while self._idle:
             connection = self._idle.popleft()
@@ -188,8 +202,8 @@ class Server:
 
     def close(self) -> None:
         """Accepts no more and ends every connection after what it has been answered."""
-        if self._listener is not None:
-            self._listener.close()
+        for listening in self._listening:
+            listening.close()
         if self._sweep is not None:
             self._sweep.cancel()
         if self._look is not None:
@@ -198,6 +212,15 @@ class Server:
             link.close()
         for connection in list(self.connections):
             connection.close()
+
+
+def _protected(listeners: Iterable[NodeListener]) -> frozenset[str]:
+    """The names of the listeners that are for nodes: if clients have no other, the one of brokers is for clients."""
+    of_brokers = [listener for listener in listeners if ListenerKind.CLIENTS in listener.kind]
+    names = {listener.name for listener in listeners if ListenerKind.CLIENTS not in listener.kind}
+    if len(of_brokers) > 1:
+        names |= {listener.name for listener in of_brokers if ListenerKind.BROKERS in listener.kind}
+    return frozenset(names)
 
 
 def _place(error: BaseException) -> str:

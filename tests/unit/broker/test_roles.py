@@ -12,9 +12,10 @@ from broker_harness import Node, simulated
 
 from semel.broker.authoriser import AllowAll
 from semel.broker.context import RequestContext
-from semel.broker.handlers import HANDLERS, ListenerKind, heartbeat
+from semel.broker.handlers import HANDLERS, heartbeat
 from semel.broker.roles import Roles
 from semel.broker.router import Router
+from semel.config import ListenerKind
 from semel.log.errors import Refused
 from semel.rpc.served import CloseConnection
 from semel.wire.codec import decoder

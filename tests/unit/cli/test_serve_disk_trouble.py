@@ -8,7 +8,6 @@ import pytest
 
 from semel.broker.broker import Broker
 from semel.cli import main, serving
-from semel.config.listeners import Listener
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
@@ -18,8 +17,7 @@ def test_a_full_disk_is_told_with_what_to_do(when, number, tmp_path, monkeypatch
         raise OSError(number, os.strerror(number))
 
     async def started(self):
-        self.advertised_host, self.advertised_port = "127.0.0.1", 1
-        self.listener = Listener("PLAINTEXT", "127.0.0.1", 1)
+        self.listeners = [listener.bound_to(1) for listener in self.config.layout.listeners]
         os.kill(os.getpid(), signal.SIGTERM)
 
     monkeypatch.setattr(Broker, "start", started)

@@ -4,13 +4,19 @@ Internal topics: the declared defaults (3, 3 and 2), not those of the sample fil
 """
 
 KAFKA_DEFAULTS = """
+advertised.listeners = null
 auto.create.topics.enable = true
+broker.heartbeat.interval.ms = 2000
 broker.rack = null
+broker.session.timeout.ms = 9000
 compression.gzip.level = -1
 compression.lz4.level = 9
 compression.type = producer
 compression.zstd.level = 3
 connections.max.idle.ms = 600000
+controller.listener.names = none
+controller.quorum.bootstrap.servers =
+controller.quorum.voters =
 default.replication.factor = 1
 delete.topic.enable = true
 fetch.max.bytes = 57671680
@@ -27,8 +33,10 @@ group.initial.rebalance.delay.ms = 3000
 group.max.session.timeout.ms = 1800000
 group.max.size = 2147483647
 group.min.session.timeout.ms = 6000
+initial.broker.registration.timeout.ms = 60000
+inter.broker.listener.name = null
+listener.security.protocol.map = SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
 listeners = PLAINTEXT://:9092
-advertised.listeners = null
 log.cleaner.backoff.ms = 15000
 log.cleaner.dedupe.buffer.size = 134217728
 log.cleaner.delete.retention.ms = 86400000
@@ -68,6 +76,7 @@ message.max.bytes = 1048588
 min.insync.replicas = 1
 node.id = none
 num.partitions = 1
+process.roles = none
 offset.metadata.max.bytes = 4096
 offsets.commit.timeout.ms = 5000
 offsets.retention.check.interval.ms = 600000
@@ -162,7 +171,9 @@ socket.receive.buffer.bytes = 102400
 transaction.state.log.load.buffer.size = 5242880
 """
 
-BROKER_DEFAULTS = dict(line.split(" = ") for line in KAFKA_DEFAULTS.strip().splitlines())
+BROKER_DEFAULTS = {
+    name: value.strip() for name, _, value in (line.partition(" =") for line in KAFKA_DEFAULTS.strip().splitlines())
+}
 
 # Topic settings and the text that a topic without settings of its own has under Kafka's defaults.
 TOPIC_DEFAULTS = {

@@ -142,18 +142,6 @@ def test_the_data_directory_is_log_dirs_if_set_else_log_dir():
         BrokerConfig({"log.dir": "a\0b"})
 
 
-def test_clients_are_told_the_listener_unless_another_is_advertised():
-    broker = BrokerConfig({"listeners": "PLAINTEXT://:9093"})
-    assert broker.listener() == ("PLAINTEXT", "", 9093)
-    assert broker.advertised_listener() == broker.listener()
-    broker = BrokerConfig({"listeners": "PLAINTEXT://:9093", "advertised.listeners": "PLAINTEXT://a.example:1"})
-    assert broker.advertised_listener() == ("PLAINTEXT", "a.example", 1)
-
-
-def test_nobody_else_on_the_network_reaches_a_node_that_was_not_told_to_listen():
-    assert BrokerConfig().listener().host == "127.0.0.1"
-
-
 def test_the_repr_shows_what_was_set():
     assert repr(BrokerConfig({"num.partitions": "3"})) == "BrokerConfig({'num.partitions': '3'})"
 

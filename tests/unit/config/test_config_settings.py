@@ -26,7 +26,12 @@ from semel.config.settings import INTEGER_BOUNDS, by_name
 ALL_SETTINGS = [*BROKER_SETTINGS.values(), *TOPIC_SETTINGS.values(), *GROUP_SETTINGS.values()]
 SAMPLE_ENTRIES = {
     "listeners": ["PLAINTEXT://127.0.0.1:9092", "PLAINTEXT://:0", "PLAINTEXT://[::1]:9092"],
-    "advertised.listeners": ["PLAINTEXT://node-1.example:9092"],
+    "advertised.listeners": ["PLAINTEXT://node-1.example:9092", "CLIENTS://node-1.example:0"],
+    "listener.security.protocol.map": ["PLAINTEXT:PLAINTEXT", "CONTROLLER:SASL_SSL"],
+    "controller.listener.names": ["CONTROLLER", "OTHER"],
+    "inter.broker.listener.name": ["PLAINTEXT", "internal"],
+    "controller.quorum.bootstrap.servers": ["node-1.example:9093", "[::1]:9093"],
+    "controller.quorum.voters": ["1@node-1.example:9093", "2@[::1]:9093"],
     "leader.replication.throttled.replicas": ["*", "0:1", "17:3"],
     "follower.replication.throttled.replicas": ["*", "0:1", "17:3"],
 }
@@ -110,6 +115,8 @@ def test_broker_defaults_are_kafkas_except_where_the_declaration_says_so():
         "log.dir",
         "log.flush.interval.messages",
         "node.id",
+        "controller.listener.names",
+        "process.roles",
         "queued.max.request.bytes",
     }
     for name in differing:
@@ -245,14 +252,14 @@ def test_a_listener_has_kafkas_form(text, host, port):
     [
         "127.0.0.1:9092",
         "PLAINTEXT://127.0.0.1",
-        "SSL://127.0.0.1:9092",
+        "a b://127.0.0.1:9092",
+        "://127.0.0.1:9092",
         "PLAINTEXT://::1:9092",
         "PLAINTEXT://h:65536",
         "PLAINTEXT://h:-1",
         "PLAINTEXT://h:",
         "PLAINTEXT://h/p:1",
         "PLAINTEXT://[h]:1",
-        "PLAINTEXT://a:1,PLAINTEXT://b:2",
         "",
     ],
 )

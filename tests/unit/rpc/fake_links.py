@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from struct import pack
 from typing import Any
 
+from semel.config import ListenerKind, NodeListener
 from semel.host.api import FileRange, Host, Link, Part, Receiver, made
 from semel.rpc.served import Answer, Later, Promised, Ready, ServedConnection
 from semel.rpc.server import Limits, Server
@@ -119,6 +120,13 @@ class FakeLink:
         return frames
 
 
+def listener(name: str, kind: ListenerKind = ListenerKind.CLIENTS | ListenerKind.BROKERS) -> NodeListener:
+    return NodeListener(name, "PLAINTEXT", "", 0, kind, "node", 0)
+
+
+CLIENTS = listener("PLAINTEXT")
+
+
 class FakeListener:
     port = 9092
 
@@ -216,11 +224,12 @@ class Bench:
         self.failures: list[BaseException] = []
         host = Host(clock=None, disk=None, network=FakeNetwork(), random=None, jobs=None)  # type: ignore[arg-type]
         self.server = Server(host, limits(**changes), self.dispatch, self.failures.append)
+        self.server.listeners[CLIENTS.name] = CLIENTS
         self.server.open_gate()
 
-    def connect(self, peer: str = "10.0.0.1:5000") -> FakeLink:
+    def connect(self, peer: str = "10.0.0.1:5000", listener: NodeListener | None = None) -> FakeLink:
         link = FakeLink(peer)
-        self.server._accept("PLAINTEXT", link)
+        self.server._accept((listener or CLIENTS).name, link)
         return link
 
     def connection(self, link: FakeLink) -> ServedConnection:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from fake_links import Bench, FakeLink, body, framed, turn
+from fake_links import CLIENTS, Bench, FakeLink, body, framed, turn
 
 from semel.sim.loop import run
 
@@ -40,7 +40,7 @@ async def test_if_none_is_idle_the_new_one_is_refused() -> None:
 def test_the_one_that_has_been_idle_for_longest_goes_first() -> None:
     async def scenario() -> None:
         bench = bench_of(3)
-        await bench.server.listen("PLAINTEXT", "", 0)
+        await bench.server.listen(CLIENTS)
         links = [bench.connect(f"10.0.0.{number}:1") for number in range(3)]
         for number, link in enumerate([links[2], links[0], links[1]]):
             link.arrive(framed(body(f"asks {number}")))
@@ -77,5 +77,5 @@ async def test_connections_that_wait_at_the_gate_have_a_limit_too() -> None:
     bench.server._early = []
     links = [FakeLink() for _ in range(3)]
     for link in links:
-        bench.server._accept("PLAINTEXT", link)
+        bench.server._accept(CLIENTS.name, link)
     assert [link.is_closed for link in links] == [False, False, True]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from fake_links import Bench, FakeLink, body, framed, turn
+from fake_links import CLIENTS, Bench, FakeLink, body, framed, turn
 
 from semel.sim.loop import run
 
@@ -50,7 +50,7 @@ async def test_addresses_of_gone_connections_are_forgotten() -> None:
 def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
     async def scenario() -> None:
         bench = Bench(idle_ms=1000, requests_in_memory_bytes=500)
-        await bench.server.listen("PLAINTEXT", "", 0)
+        await bench.server.listen(CLIENTS)
         waiting = bench.dispatch.later("wait", holds_request=True)
         idle, polls, starved, talks = (bench.connect(f"10.0.0.1:{number}") for number in range(4))
         polls.arrive(framed(body("wait", 400)), 100)
@@ -73,7 +73,7 @@ def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
 def test_a_peer_that_neither_reads_nor_writes_is_idle() -> None:
     async def scenario() -> None:
         bench = Bench(idle_ms=1000)
-        await bench.server.listen("PLAINTEXT", "", 0)
+        await bench.server.listen(CLIENTS)
         link = bench.connect()
         link.is_stuck = True
         for _ in range(20):
@@ -88,7 +88,7 @@ def test_a_peer_that_neither_reads_nor_writes_is_idle() -> None:
 def test_idle_connections_stay_when_there_is_no_limit() -> None:
     async def scenario() -> None:
         bench = Bench(idle_ms=-1)
-        await bench.server.listen("PLAINTEXT", "", 0)
+        await bench.server.listen(CLIENTS)
         link = bench.connect()
         await asyncio.sleep(100_000)
         assert not link.is_closed
@@ -100,7 +100,7 @@ async def test_connections_before_the_gate_opens_wait_and_are_served_then() -> N
     bench = Bench()
     bench.server._early = []
     link = FakeLink()
-    bench.server._accept("PLAINTEXT", link)
+    bench.server._accept(CLIENTS.name, link)
     assert not bench.server.connections
     bench.server.open_gate()
     link.arrive(framed(body("early")))
@@ -111,6 +111,6 @@ async def test_a_server_that_closes_ends_connections_that_still_wait_at_the_gate
     bench = Bench()
     bench.server._early = []
     link = FakeLink()
-    bench.server._accept("PLAINTEXT", link)
+    bench.server._accept(CLIENTS.name, link)
     bench.server.close()
     assert link.is_closed

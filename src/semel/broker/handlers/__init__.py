@@ -1,17 +1,9 @@
 """One file per API. This table says which are served, in which versions, on which kinds of listener, and what
 ApiVersions advertises."""
 
-from enum import Flag, auto
 from typing import NamedTuple
 
-
-class ListenerKind(Flag):
-    """Who comes in by a listener. It may be of several kinds, as is the only one of a node alone."""
-
-    CLIENTS = auto()
-    BROKERS = auto()
-    CONTROLLERS = auto()
-
+from semel.config import ListenerKind
 
 # Brokers call each other as clients do, too.
 _CLIENTS_AND_BROKERS = ListenerKind.CLIENTS | ListenerKind.BROKERS

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from semel.broker.cluster_view import ClusterView
 from semel.broker.context import RequestContext
 from semel.broker.features import SUPPORTED_FEATURES
-from semel.broker.handlers import HANDLERS, ListenerKind
+from semel.broker.handlers import HANDLERS
 from semel.broker.node_info import NodeInfo
+from semel.config import ListenerKind
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.api_versions import (
     ApiVersion,

@@ -1,0 +1,34 @@
+"""A node that listens at several addresses: all of them are served, and the registration tells of those for clients."""
+
+from __future__ import annotations
+
+from broker_harness import Node, RawClient, simulated
+
+from semel.wire.spec.api_versions import ApiVersionsRequest
+
+SETTINGS = {
+    "listeners": "OUTSIDE://:9092,INSIDE://:9094,CONTROLLER://:9093",
+    "advertised.listeners": "OUTSIDE://outside.example:19092,INSIDE://broker:0,CONTROLLER://broker:0",
+    "inter.broker.listener.name": "INSIDE",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.voters": "1@broker:9093",
+    "listener.security.protocol.map": "OUTSIDE:PLAINTEXT,INSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT",
+}
+
+
+@simulated(settings=SETTINGS)
+async def test_every_listener_is_served(node: Node) -> None:
+    for port in (9092, 9094, 9093):
+        client = RawClient(await node.world.host("client").network.connect("broker", port))
+        request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
+        assert (await client.ask(request)).api_keys
+        client.link.close()
+
+
+@simulated(settings=SETTINGS)
+async def test_brokers_and_clients_are_told_of_each_listener_that_is_not_for_controllers(node: Node) -> None:
+    (registered,) = node.broker.image.brokers.values()
+    assert [(one.name, one.host, one.port) for one in registered.end_points] == [
+        ("OUTSIDE", "outside.example", 19092),
+        ("INSIDE", "broker", 9094),
+    ]
