@@ -15,6 +15,7 @@ _NONE = "none"
 _EXAMPLES = """examples:
   semel sim --seed 17
   semel sim --seeds 1..10000 --jobs 2
+  semel sim --seeds 1..1000 --nodes 3
   semel sim --seed 17 --strikes 2,5 --seconds 0.8 --without transactors
 
 A node and its clients run in one process, in virtual time, on a simulated disk and network, while faults happen that
@@ -27,6 +28,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     which = command.add_mutually_exclusive_group(required=True)
     which.add_argument("--seed", type=int, metavar="N", help="run this seed, and tell what happens")
     which.add_argument("--seeds", metavar="N..M", help="run these, and stop at the first that finds something")
+    command.add_argument(
+        "--nodes", type=int, choices=(1, 3, 5), default=1, help="how many nodes there are; clients speak to the first"
+    )
     command.add_argument("--jobs", type=int, default=1, metavar="N", help="how many processes explore (default 1)")
     command.add_argument("--strikes", metavar="LIST", help=f"of the seed's strikes only these numbers, or {_NONE}")
     command.add_argument("--seconds", type=float, metavar="N", help="let the clients work for so long only")
@@ -73,7 +77,7 @@ def _replay(options: argparse.Namespace, output: Output) -> int:
 def _schedule(options: argparse.Namespace) -> Schedule:
     from semel.sim.world.schedule import CLIENTS, SIDE_TOPICS, drawn
 
-    schedule = drawn(options.seed)
+    schedule = drawn(options.seed, options.nodes)
     if options.seconds is not None:
         if options.seconds <= 0:
             raise WrongCall(f"--seconds {options.seconds:g} is not allowed; allowed: more than 0")
@@ -112,7 +116,7 @@ def _explore(options: argparse.Namespace, output: Output) -> int:
         def tell(progress: Progress) -> None:
             bar.show(progress.runs, progress_note(progress))
 
-        progress = explore(seeds, jobs=options.jobs, patch=options.patch, tell=tell)
+        progress = explore(seeds, nodes=options.nodes, jobs=options.jobs, patch=options.patch, tell=tell)
     shortest = None
     if progress.found is not None and not options.no_shrink:
         shortest = _shrunk(progress.found.seed, options, output)
@@ -137,7 +141,7 @@ def _shrunk(seed: int, options: argparse.Namespace, output: Output) -> Schedule:
         def tell(runs: int, schedule: Schedule) -> None:
             bar.show(runs, f"{count_text(len(schedule.strikes), 'strike')} in {schedule.seconds:g} s")
 
-        return Shrinking(simulate(drawn(seed)), tell=tell).shrink().schedule
+        return Shrinking(simulate(drawn(seed, options.nodes)), tell=tell).shrink().schedule
 
 
 def _range(given: str) -> range:

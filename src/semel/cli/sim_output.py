@@ -73,7 +73,7 @@ def run_document(run: Run) -> dict[str, object]:
 
 
 def progress_note(progress: Progress) -> str:
-    parts = ", ".join(f"{part.seen}/{part.total} {part.name}" for part in covered(progress.coverage))
+    parts = ", ".join(f"{part.seen}/{part.total} {part.name}" for part in covered(progress.coverage, progress.nodes))
     return f"{progress.hours_per_second:.3f} simulated hours a second; {parts}"
 
 
@@ -85,7 +85,7 @@ def show_exploration(seeds: range, progress: Progress, shortest: Schedule | None
     )
     output.line()
     rows = []
-    for part in covered(progress.coverage):
+    for part in covered(progress.coverage, progress.nodes):
         unseen = "; ".join(part.unseen[:6]) + (" ..." if len(part.unseen) > 6 else "")
         seen = Cell(f"{part.seen} of {part.total}", "green" if not part.unseen else "yellow")
         rows.append([part.name, seen, unseen])
@@ -97,13 +97,14 @@ def show_exploration(seeds: range, progress: Progress, shortest: Schedule | None
     output.line(f"Seed {output.paint(str(progress.found.seed), 'bold')} has found something.")
     show_violations(progress.found.violations, output)
     output.line()
-    output.line(f"Replay it with: semel sim --seed {progress.found.seed}")
+    nodes = f" --nodes {progress.nodes}" if progress.nodes > 1 else ""
+    output.line(f"Replay it with: semel sim --seed {progress.found.seed}{nodes}")
     if shortest is not None:
         output.line(f"or a shorter part of it: {_command(shortest)}")
 
 
 def _command(schedule: Schedule) -> str:
-    return shlex.join(["semel", "sim", *replay_options(schedule, drawn(schedule.seed))])
+    return shlex.join(["semel", "sim", *replay_options(schedule, drawn(schedule.seed, schedule.nodes))])
 
 
 def _told(seeds: range) -> str:
@@ -119,7 +120,7 @@ def exploration_document(seeds: range, progress: Progress, shortest: Schedule | 
         "simulated_hours_per_second": round(progress.hours_per_second, 6),
         "coverage": {
             part.name: {"seen": part.seen, "total": part.total, "unseen": part.unseen}
-            for part in covered(progress.coverage)
+            for part in covered(progress.coverage, progress.nodes)
         },
         "found": None if found is None else found.seed,
         "violations": [] if found is None else [violation._asdict() for violation in found.violations],

@@ -137,6 +137,10 @@ class SimDisk:
         self.lose_power()
         return self._successor(self.medium)
 
+    def after_replacement(self, medium: Medium) -> SimDisk:
+        """Another disk in the place of this one, with a copy of what `medium` holds. Nobody may be using this one."""
+        return self._successor(medium.copy())
+
     def _successor(self, medium: Medium) -> SimDisk:
         return SimDisk(
             self.random,

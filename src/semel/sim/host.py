@@ -16,6 +16,7 @@ from semel.host.api import Arguments, Host, Result
 from semel.sim.clock import SimClock
 from semel.sim.disk import SimDisk, When
 from semel.sim.loop import SimLoop
+from semel.sim.medium import Medium
 from semel.sim.network import SimNetwork, Wires
 
 
@@ -115,6 +116,18 @@ class SimWorld:
         """The node dies at once, its peers hear nothing, and its disk keeps what `semel.sim.medium` leaves."""
         self._silent_crash[node] = True
         self.disks[node] = self.disk(node).after_power_loss()
+
+    def image(self, node: str) -> Medium:
+        """A copy of all that the node's disk holds now, to be restored later, there or elsewhere."""
+        return self.disk(node).medium.copy()
+
+    def restore(self, node: str, image: Medium) -> None:
+        """A node that is down finds another disk when it starts: that of `image`, and nothing else."""
+        self.disks[node] = self.disk(node).after_replacement(image)
+
+    def set_clock_apart(self, node: str, by_ms: int) -> None:
+        """The node's wall clock is ahead of that of the world, or with a negative number behind."""
+        self.clocks.setdefault(node, SimClock(self.loop)).jump_wall(by_ms)
 
     def kill(self, node: str) -> None:
         """kill -9: the node dies at once, its peers are reset, and the page cache survives."""

@@ -117,7 +117,7 @@ class Pipe:
         """Whichever chunk is first arrives, so that a partition delays without reordering."""
         if generation != self._generation:
             return
-        if self._wires.are_parted(self._sender.node, self._reader.node):
+        if self._wires.is_cut_off(self._sender.node, self._reader.node):
             self._held_up += 1
             self._wires.hold_up(self._sender.number, self)
         elif self._flying:  # else it was cut off

@@ -190,6 +190,23 @@ class Medium:
             else:
                 yield from self.contents(node)
 
+    def copy(self) -> Medium:
+        """A new medium with what can be read now, all of it safe: as a backup, put on another disk."""
+        medium = Medium()
+
+        def copied(node: Node) -> Node:
+            if isinstance(node, Content):
+                content = medium.new_content()
+                content.data = bytearray(node.data)
+                return content
+            directory = medium.new_directory() if node.number else medium.root
+            for name, inner in sorted(node.names.items()):
+                directory.names[name] = directory.durable_names[name] = copied(inner)
+            return directory
+
+        copied(self.root)
+        return medium
+
     def survivor(self, random: random_module.Random) -> Medium:
         """A new medium with what a power loss leaves."""
         names: dict[int, dict[str, Node]] = {}

@@ -99,7 +99,8 @@ class Wires:
         self._listeners: dict[tuple[str, int], SimListener] = {}
         self._links: dict[int, SimLink] = {}  # by number, both ends of every connection
         self._last_number = 0
-        self._parted: set[frozenset[str]] = set()
+        self._parted: set[tuple[str, str]] = set()
+        """Pairs of nodes: what the first sends does not get to the second."""
         self._held_up: dict[int, Pipe] = {}
         """Pipes of which something waits at a partition, by the number of their sender, which may have closed since."""
         self._slow: dict[frozenset[str], tuple[float, float]] = {}
@@ -132,16 +133,40 @@ class Wires:
 
     def part(self, nodes: Iterable[str], others: Iterable[str]) -> None:
         """Nothing passes between two groups of nodes until `heal`; bytes on their way wait, as if resent."""
-        others = list(others)
-        for node in nodes:
-            self._parted.update(frozenset((node, other)) for other in others if other != node)
-        self.note(f"parted {sorted(map(sorted, self._parted))}")
+        nodes, others = list(nodes), list(others)
+        self._cut_off(nodes, others)
+        self._cut_off(others, nodes)
+        self.note(f"parted {sorted(self._parted)}")
+
+    def part_one_way(self, senders: Iterable[str], receivers: Iterable[str]) -> None:
+        """What `senders` send does not get to `receivers`, which they still hear: no connection can begin, and one that
+        is there goes on in one direction."""
+        self._cut_off(list(senders), list(receivers))
+        self.note(f"parted {sorted(self._parted)}")
+
+    def _cut_off(self, senders: list[str], receivers: list[str]) -> None:
+        self._parted.update((one, other) for one in senders for other in receivers if one != other)
 
     def heal(self) -> None:
         """Every pair of nodes can talk again, at the normal speed. Silent links stay silent."""
         self._parted.clear()
         self._slow.clear()
         self.note("healed")
+        self._go_on()
+
+    def rejoin(self, nodes: Iterable[str], others: Iterable[str]) -> None:
+        """These can talk to each other again, in both directions; other cuts stay."""
+        nodes, others = set(nodes), set(others)
+        self._parted = {
+            (sender, receiver)
+            for sender, receiver in self._parted
+            if not (sender in nodes and receiver in others) and not (sender in others and receiver in nodes)
+        }
+        self.note(f"parted {sorted(self._parted)}")
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """What waited at a cut is on its way again, and waits once more if it is not over."""
         if self._healed is not None:
             self._healed.set()
             self._healed = None
@@ -225,8 +250,12 @@ class Wires:
             self._rounds[node] = Round(self, node)
         return self._rounds[node]
 
+    def is_cut_off(self, sender: str, receiver: str) -> bool:
+        return (sender, receiver) in self._parted
+
     def are_parted(self, node: str, other: str) -> bool:
-        return frozenset((node, other)) in self._parted
+        """Whether no connection can begin: for that both have to hear each other."""
+        return self.is_cut_off(node, other) or self.is_cut_off(other, node)
 
     def hold_up(self, number: int, pipe: Pipe) -> None:
         self._held_up[number] = pipe

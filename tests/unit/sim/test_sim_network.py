@@ -84,6 +84,60 @@ def test_a_partition_holds_everything_and_heals_in_order():
         run(main(seed))
 
 
+def test_a_cut_in_one_direction_lets_the_other_pass():
+    async def main():
+        town = await Town.build()
+        town.wires.part_one_way(["a"], ["b"])
+        town.near.send([b"question"])
+        town.far.send([b"answer"])
+        await town.at_a.until_bytes(6)
+        await asyncio.sleep(100)
+        assert (town.at_a.data, town.at_b.data) == (b"answer", b"")
+        town.wires.heal()
+        await town.at_b.until_bytes(8)
+        assert town.at_b.data == b"question"
+
+    run(main())
+
+
+@pytest.mark.parametrize(("sender", "receiver"), [("a", "b"), ("b", "a")])
+def test_no_connection_begins_where_only_one_hears_the_other(sender, receiver):
+    async def main():
+        town = await Town.build()
+        town.wires.part_one_way([sender], [receiver])
+        connecting = asyncio.create_task(town.a.connect("b", 9092))
+        await asyncio.sleep(5)
+        assert not connecting.done()
+        town.wires.rejoin([receiver], [sender])
+        assert (await connecting).peer == "b:9092"
+
+    run(main())
+
+
+def test_links_between_any_two_nodes_are_cut_and_mended_apart():
+    async def main():
+        town = await Town.build()
+        at_c, c = [], SimNetwork(town.wires, "c")
+        await c.listen("c", 9092, at_c.append)
+        near = await town.a.connect("c", 9092)
+        recorder = Recorder()
+        at_c[0].start(recorder)
+        town.wires.part(["a"], ["b"])
+        town.wires.part_one_way(["a"], ["c"])
+        town.near.send([b"to b"])
+        near.send([b"to c"])
+        await asyncio.sleep(10)
+        assert (town.at_b.data, recorder.data) == (b"", b"")
+        town.wires.rejoin(["c"], ["a", "b"])
+        await recorder.until_bytes(4)
+        assert (await town.b.connect("c", 9092)).peer == "c:9092"
+        assert town.at_b.data == b"", "that cut stays"
+        town.wires.rejoin(["a"], ["b"])
+        await town.at_b.until_bytes(4)
+
+    run(main())
+
+
 def test_what_was_sent_over_a_partition_arrives_also_from_an_end_that_was_closed_meanwhile():
     async def main():
         town = await Town.build()

@@ -9,7 +9,7 @@ from semel.coordinator.group.classic_states import MOVES as CLASSIC_MOVES
 from semel.coordinator.group.consumer_group import MemberState
 from semel.coordinator.txn.state import MOVES as TRANSACTION_MOVES
 from semel.sim.network import DIED_TOGETHER, TOGETHER
-from semel.sim.world.schedule import StrikeKind
+from semel.sim.world.schedule import AMONG_NODES, StrikeKind
 
 
 class Part(NamedTuple):
@@ -21,9 +21,9 @@ class Part(NamedTuple):
     unseen: list[str]
 
 
-def possible() -> dict[str, list[str]]:
+def possible(nodes: int = 1) -> dict[str, list[str]]:
     """Everything that can be covered, by what it is about."""
-    faults = [f"fault: {kind.value}" for kind in StrikeKind]
+    faults = [f"fault: {kind.value}" for kind in StrikeKind if nodes > 1 or kind not in AMONG_NODES]
     transactions = [
         f"transaction: {state.label} {event.name.lower()} {after.label}"
         for (state, event), after in TRANSACTION_MOVES.items()
@@ -44,9 +44,9 @@ def possible() -> dict[str, list[str]]:
     }
 
 
-def covered(coverage: Mapping[str, int]) -> list[Part]:
+def covered(coverage: Mapping[str, int], nodes: int = 1) -> list[Part]:
     parts = []
-    for name, all_of_it in possible().items():
+    for name, all_of_it in possible(nodes).items():
         unseen = [what.partition(": ")[2] for what in all_of_it if not coverage.get(what)]
         parts.append(Part(name, len(all_of_it) - len(unseen), len(all_of_it), unseen))
     return parts

@@ -33,6 +33,7 @@ class Explored(NamedTuple):
 class Progress:
     """What was done so far. `real_s` is set by whoever watches the clock."""
 
+    nodes: int = 1
     runs: int = 0
     virtual_s: float = 0.0
     real_s: float = 0.0
@@ -58,18 +59,23 @@ def apply_patch(patch: str | None) -> None:
         getattr(import_module(module), function)()
 
 
-def explore_one(seed: int) -> Explored:
-    run = simulate(drawn(seed))
+def explore_one(seed: int, nodes: int = 1) -> Explored:
+    run = simulate(drawn(seed, nodes))
     return Explored(seed, run.violations, run.coverage, run.virtual_s)
 
 
 def explore(
-    seeds: Iterable[int], *, jobs: int = 1, patch: str | None = None, tell: Callable[[Progress], None] = lambda _: None
+    seeds: Iterable[int],
+    *,
+    nodes: int = 1,
+    jobs: int = 1,
+    patch: str | None = None,
+    tell: Callable[[Progress], None] = lambda _: None,
 ) -> Progress:
     """Stops at the first seed that finds something; the seeds before it have found nothing."""
-    progress = Progress()
+    progress = Progress(nodes)
     began_s = time.monotonic()
-    results = _one_by_one(seeds, patch) if jobs == 1 else _in_processes(seeds, jobs, patch)
+    results = _one_by_one(seeds, nodes, patch) if jobs == 1 else _in_processes(seeds, nodes, jobs, patch)
     for explored in results:
         progress.add(explored)
         progress.real_s = time.monotonic() - began_s
@@ -79,19 +85,19 @@ def explore(
     return progress
 
 
-def _one_by_one(seeds: Iterable[int], patch: str | None) -> Iterator[Explored]:
+def _one_by_one(seeds: Iterable[int], nodes: int, patch: str | None) -> Iterator[Explored]:
     _begin(patch)
     for seed in seeds:
-        yield explore_one(seed)
+        yield explore_one(seed, nodes)
 
 
-def _in_processes(seeds: Iterable[int], jobs: int, patch: str | None) -> Iterator[Explored]:
+def _in_processes(seeds: Iterable[int], nodes: int, jobs: int, patch: str | None) -> Iterator[Explored]:
     waiting: deque[Future[Explored]] = deque()
     context = multiprocessing.get_context("forkserver")
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(patch,)) as pool:
         try:
             for seed in seeds:
-                waiting.append(pool.submit(explore_one, seed))
+                waiting.append(pool.submit(explore_one, seed, nodes))
                 if len(waiting) >= jobs * AHEAD:
                     yield waiting.popleft().result()
             while waiting:

@@ -1,4 +1,4 @@
-"""The node of a simulated world: our broker, unchanged. It dies in many ways, and comes back on the same disk.
+"""A node of a simulated world: our broker, unchanged. It dies in many ways, and comes back on the same disk.
 
 A death takes all of its tasks along, wherever they are. When it is back, what it has recovered is held against what
 the dead one knew.
@@ -18,6 +18,7 @@ from semel.log.errors import BrokenLog, CorruptSegment, Refused
 from semel.sim.disk import SimDisk
 from semel.sim.host import SimWorld
 from semel.sim.loop import OWNER
+from semel.sim.medium import Medium
 from semel.sim.world.crowd import end_tasks
 from semel.sim.world.findings import Findings
 from semel.sim.world.recovered import Exactness, compare
@@ -46,7 +47,7 @@ class Death(NamedTuple):
 
 
 class SimulatedNode:
-    """`on_up` is called when a start is over, with nothing in between."""
+    """`on_up` is called when a start is over, with nothing in between. `name` is also that of its host."""
 
     def __init__(
         self,
@@ -54,7 +55,9 @@ class SimulatedNode:
         settings: Mapping[str, str],
         findings: Findings,
         on_up: Callable[[Broker], None],
+        name: str = BROKER,
     ) -> None:
+        self.name = name
         self.world = world
         self.findings = findings
         self.is_up = False
@@ -63,16 +66,19 @@ class SimulatedNode:
         """A fault of the disk is under way: the node may stop, and may fail to start."""
         self.is_rotten = False
         """Bits have flipped on the disk, and are not mended yet."""
+        self.has_other_disk = False
+        """Since its last start: what it knew there counts no more."""
         self._config = {
             "log.dir": ROOT,
             "listeners": f"PLAINTEXT://127.0.0.1:{PORT}",
-            "advertised.listeners": f"PLAINTEXT://{BROKER}:{PORT}",
+            "advertised.listeners": f"PLAINTEXT://{name}:{PORT}",
             "node.id": "1",
             **settings,
         }
         self._on_up = on_up
-        self._random = world.random("what breaks with the node")
+        self._random = world.random("what breaks with the node" if name == BROKER else f"what breaks with {name}")
         self._starts = 0
+        self._is_running = False
         self._broker: Broker | None = None
         self._dead: Broker | None = None
         self._exactness = Exactness.SAME
@@ -81,7 +87,7 @@ class SimulatedNode:
         self._died = asyncio.Event()
         self._came_up = asyncio.Event()
         self._supervisor: asyncio.Task[None] | None = None
-        disk = world.disk(BROKER)
+        disk = world.disk(name)
         self._cut_links = disk.on_power_lost
         disk.on_power_lost = self._note_death
 
@@ -92,11 +98,11 @@ class SimulatedNode:
 
     @property
     def disk(self) -> SimDisk:
-        return self.world.disk(BROKER)
+        return self.world.disk(self.name)
 
     @property
     def owner(self) -> str:
-        return f"{BROKER}#{self._starts}"
+        return f"{self.name}#{self._starts}"
 
     # -- life
 
@@ -119,18 +125,19 @@ class SimulatedNode:
                 await end_tasks(self.world.loop, self.owner)
                 await asyncio.sleep(death.down_s)
                 if self.disk.dead and not death.power:
-                    self.world.kill(BROKER)
+                    self.world.kill(self.name)
                 await self._start(death.relapse_call)
 
     async def _start(self, relapse_call: int = 0) -> None:
         """It comes up, or dies once more."""
         self._starts += 1
+        self._is_running = True
         context = contextvars.copy_context()
         context.run(OWNER.set, self.owner)
-        host = self.world.host(BROKER)
+        host = self.world.host(self.name)
         if relapse_call:
             self.next_death = Death(power=True, down_s=0.1)
-            self.world.crash_at(BROKER, relapse_call, "during", power=True)
+            self.world.crash_at(self.name, relapse_call, "during", power=True)
         disk = self.disk
 
         def on_broken(reason: BaseException) -> None:
@@ -149,17 +156,17 @@ class SimulatedNode:
         finally:
             died.cancel()
         if self._died.is_set():  # perhaps in the very moment in which it came up
-            self.findings.note(BROKER, "died while it started")
+            self.findings.note(self.name, "died while it started")
             return
         if error is not None:
-            self.findings.note(BROKER, f"does not start: {type(error).__name__}: {error}")
+            self.findings.note(self.name, f"does not start: {type(error).__name__}: {error}")
             if not isinstance(error, CLEAN_REFUSALS if self.is_rotten else OSError | Refused) or not self.may_fail:
                 self.findings.wrong("does not start", f"{type(error).__name__}: {error}")
             self._dead = None
             self._cause = Death(False, RETRY_START_S)
-            self.world.kill(BROKER)
+            self.world.kill(self.name)
             return
-        self.findings.note(BROKER, "is up" if self._starts == 1 else f"is up again (start {self._starts})")
+        self.findings.note(self.name, "is up" if self._starts == 1 else f"is up again (start {self._starts})")
         self.is_up = True
         self._came_up.set()
 
@@ -170,16 +177,29 @@ class SimulatedNode:
         if dead is not None:
             compare(dead, broker, self._exactness, self.findings, may_lack=self.may_fail)
         self._on_up(broker)
+        self.has_other_disk = False
 
     # -- death
 
     def kill(self, down_s: float, relapse_call: int = 0) -> None:
         self._cause = Death(False, down_s, is_exact=True, relapse_call=relapse_call)
-        self.world.kill(BROKER)
+        self.world.kill(self.name)
 
     def lose_power(self, down_s: float, relapse_call: int = 0) -> None:
         self._cause = Death(True, down_s, is_exact=True, relapse_call=relapse_call)
-        self.world.lose_power(BROKER)
+        self.world.lose_power(self.name)
+
+    def restore(self, image: Medium, down_s: float) -> None:
+        """It loses power, unless it is away already, and comes back with another disk: an old one of its own, say."""
+        if self._is_running:
+            self.lose_power(down_s)
+        self.world.restore(self.name, image)
+        self._dead, self.has_other_disk = None, True
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """What it is started with."""
+        return self._config
 
     @property
     def lacks_partitions(self) -> bool:
@@ -193,7 +213,7 @@ class SimulatedNode:
         if await self.stop():
             self._dead, self._exactness = stopped, Exactness.SAME
             self._cause = Death(False, 0.0)
-            self.world.kill(BROKER)
+            self.world.kill(self.name)
 
     async def stop(self) -> bool:
         """Whether it came to the end of a clean stop, which leaves no task behind."""
@@ -210,11 +230,11 @@ class SimulatedNode:
             return False
         error = stopping.exception()
         if error is not None:
-            self.findings.note(BROKER, f"does not stop cleanly: {type(error).__name__}: {error}")
+            self.findings.note(self.name, f"does not stop cleanly: {type(error).__name__}: {error}")
             if not (self.may_fail and isinstance(error, OSError)):
                 self.findings.wrong("does not stop cleanly", f"{type(error).__name__}: {error}")
             self._cause = Death(True, RETRY_START_S)
-            self.world.lose_power(BROKER)
+            self.world.lose_power(self.name)
             return False
         await asyncio.sleep(0)
         for task in self.world.loop.unfinished_tasks(self.owner):
@@ -223,6 +243,7 @@ class SimulatedNode:
 
     def _note_death(self) -> None:
         """Called in the middle of whatever the node was doing."""
+        self._is_running = False
         if self._cut_links is not None:
             self._cut_links()
         death = self._death = self._cause or self.next_death
@@ -231,7 +252,7 @@ class SimulatedNode:
             self._dead = self._broker
             self._exactness = Exactness.SAME if death.is_exact else Exactness.ALL_WRITTEN
             how = "loses power" if death.power else "is killed"
-            self.findings.note(BROKER, f"{how}, down for {death.down_s:.3f} s")
+            self.findings.note(self.name, f"{how}, down for {death.down_s:.3f} s")
         if death.power:
             self._exactness = Exactness.DURABLE
         self.is_up = False
@@ -239,7 +260,7 @@ class SimulatedNode:
 
     def _broke(self, reason: BaseException) -> None:
         """The node ends itself: nothing can be promised any more."""
-        self.findings.note(BROKER, f"stops: {type(reason).__name__}: {reason}")
+        self.findings.note(self.name, f"stops: {type(reason).__name__}: {reason}")
         if not (self.may_fail and is_of_the_disk(reason)):
             self.findings.wrong("node broken", f"{type(reason).__name__}: {reason}")
         if self._random.random() < MACHINE_DIES:
@@ -247,16 +268,16 @@ class SimulatedNode:
         else:
             # What could not be flushed is still in memory, counts as clean, and is not on the disk.
             self._cause = Death(False, RESTART_S)
-            self.world.kill(BROKER)
+            self.world.kill(self.name)
 
     async def start_alone(self) -> BaseException | None:
         """After `close`: one more start, on whatever the disk holds. Returns why it failed, if it did."""
-        self.world.kill(BROKER)
+        self.world.kill(self.name)
         self._starts += 1
         context = contextvars.copy_context()
         context.run(OWNER.set, self.owner)
         broker = self._broker = context.run(
-            Broker, self.world.host(BROKER), BrokerConfig(self._config), lambda reason: None
+            Broker, self.world.host(self.name), BrokerConfig(self._config), lambda reason: None
         )
         task = asyncio.get_running_loop().create_task(broker.start(), context=context)
         await asyncio.wait([task], timeout=START_PATIENCE_S)

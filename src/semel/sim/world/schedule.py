@@ -49,6 +49,12 @@ class StrikeKind(Enum):
     CLIENT_FREEZE = "client freezes"
     NODE_FREEZE = "node freezes"
     BIT_FLIP = "bits flip"
+    NODES_PART = "nodes cut off from each other"
+    NODES_PART_ONE_WAY = "node not heard by another"
+    ALL_KILLED = "all nodes killed"
+    ALL_POWER_CUT = "power cut of all nodes"
+    OLD_DISK = "disk restored from a backup"
+    CLONE = "node cloned"
 
 
 NEEDS_PROXY = frozenset(
@@ -60,6 +66,18 @@ NEEDS_PROXY = frozenset(
         StrikeKind.OVERTAKEN,
     }
 )
+AMONG_NODES = (
+    StrikeKind.NODES_PART,
+    StrikeKind.NODES_PART_ONE_WAY,
+    StrikeKind.ALL_KILLED,
+    StrikeKind.ALL_POWER_CUT,
+    StrikeKind.OLD_DISK,
+    StrikeKind.CLONE,
+)
+"""What needs several of them."""
+LONG_FREEZES_S = (12.0, 40.0)
+"""Longer than every timeout between nodes."""
+LONG_FREEZE_SHARE = 0.15
 DEATHS = (
     StrikeKind.KILL,
     StrikeKind.POWER_CUT,
@@ -115,6 +133,7 @@ class Schedule:
     decays: bool
     """In the end bits flip on the disk."""
     strikes: tuple[Strike, ...]
+    nodes: int = 1
 
     def only(self, numbers: frozenset[int]) -> Schedule:
         """Without the other strikes."""
@@ -149,7 +168,29 @@ NODE_SETTINGS = {
 }
 
 
-def drawn(seed: int) -> Schedule:
+def drawn(seed: int, nodes: int = 1) -> Schedule:
+    """The schedule of a seed; with several nodes it is that of one, and what can happen among them besides."""
+    schedule = _drawn(seed)
+    return schedule if nodes == 1 else _among_nodes(schedule, nodes, random_module.Random(f"{seed}/{nodes} nodes"))
+
+
+def _among_nodes(schedule: Schedule, nodes: int, random: random_module.Random) -> Schedule:
+    if random.random() < LONG_FREEZE_SHARE:
+        schedule = replace(
+            schedule,
+            seconds=round(LONG_FREEZES_S[1] + random.uniform(1.0, 10.0), 2),
+            load=replace(schedule.load, pause_s=(0.0, 3.0)),
+        )
+        freeze = (round(random.uniform(0.02, 1.0), 3), StrikeKind.NODE_FREEZE, random.uniform(*LONG_FREEZES_S))
+        schedule = replace(schedule, strikes=_with(schedule.strikes, [freeze], random))
+    more = []
+    for _ in range(random.choice([1, 2, 4, 6])):
+        at_s = round(random.uniform(0.02, schedule.seconds), 3)
+        more.append((at_s, random.choice(AMONG_NODES), random.choice([0.05, 0.5, 2.0, 12.0])))
+    return replace(schedule, nodes=nodes, strikes=_with(schedule.strikes, more, random))
+
+
+def _drawn(seed: int) -> Schedule:
     random = random_module.Random(f"{seed}/schedule")
     seconds = round(random.choice([0.5, 1.0, 1.0, 2.0, 2.0, 3.0]) * random.uniform(0.6, 1.4), 2)
     is_proxied = random.random() < 0.4
@@ -371,7 +412,7 @@ def _settings(random: random_module.Random) -> dict[str, str]:
 
 def _strikes(random: random_module.Random, seconds: float, is_proxied: bool) -> tuple[Strike, ...]:
     """A few kinds, several strikes of them: what has to come together to break something is often of one kind."""
-    apart = (*DEATHS, *NEEDS_PROXY, StrikeKind.BIT_FLIP)
+    apart = (*DEATHS, *NEEDS_PROXY, *AMONG_NODES, StrikeKind.BIT_FLIP)
     others = [kind for kind in StrikeKind if kind not in apart]
     kinds = random.sample(others, random.randint(1, 4))
     if is_proxied:

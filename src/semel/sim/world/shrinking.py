@@ -81,6 +81,8 @@ class Shrinking:
 def replay_options(schedule: Schedule, whole: Schedule) -> list[str]:
     """The options of `semel sim` that run this part of the schedule of its seed."""
     options = ["--seed", str(schedule.seed)]
+    if schedule.nodes > 1:
+        options += ["--nodes", str(schedule.nodes)]
     if schedule.strikes != whole.strikes:
         numbers = ",".join(str(strike.number) for strike in schedule.strikes)
         options += ["--strikes", numbers or "none"]

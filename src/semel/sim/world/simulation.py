@@ -26,11 +26,11 @@ from semel.sim.world.decay import check_served, flip_bits
 from semel.sim.world.doubling_weather import DoublingWeather
 from semel.sim.world.findings import Event, Findings, Violation
 from semel.sim.world.node import BROKER, CLEAN_REFUSALS, PORT, ROOT, SimulatedNode
-from semel.sim.world.overdue import Overdue
+from semel.sim.world.nodes import Nodes
 from semel.sim.world.schedule import Schedule, StrikeKind
 from semel.sim.world.side_topics import SideTopics
 from semel.sim.world.strikes import Strikes
-from semel.sim.world.watching import Watch, observed
+from semel.sim.world.watching import observed
 
 ROUNDS_MS = (0.0, 0.5, 2.0, 5.0)
 END_S = 3600.0 * 24
@@ -106,11 +106,8 @@ class _Simulation:
 
     async def _whole(self) -> None:
         schedule, findings = self.schedule, self.findings
-        # The watch follows each start of the node, and asks it whether it can act.
-        node = SimulatedNode(self.world, schedule.settings, findings, lambda broker: watch.follow(broker))
-        watch = Watch(findings, self.loop.count_tasks, Overdue(findings, self.loop.time, lambda: self._may_act(node)))
-        await node.open()
-        looking = self.loop.create_task(watch.run())
+        nodes = Nodes(self.world, schedule.nodes, schedule.settings, findings)
+        await nodes.open()
         machines = Machines(self.world)
         weathers: list[DoublingWeather] = []
         addresses = {SECOND_GENERATION: f"{BROKER}:{PORT}"}
@@ -122,19 +119,15 @@ class _Simulation:
         side = SideTopics(access, findings) if schedule.has_keys else None
         if side is not None:
             await side.create()
-        strikes = Strikes(schedule.strikes, self.world, node, machines, weathers, self._proxies, findings)
+        strikes = Strikes(schedule.strikes, self.world, nodes, machines, weathers, self._proxies, findings)
         crowd = strikes.crowd = Crowd(access, machines, side)
         await crowd.run(schedule.seconds, attack=strikes.run, heal=strikes.heal)
         for proxy in self._proxies:
             proxy.check()
             await proxy.close()
-        looking.cancel()
-        watch.look()
+        nodes.look_no_more()
         await asyncio.sleep(IDLE_S)
-        await self._end(node, watch, crowd.topics)
-
-    def _may_act(self, node: SimulatedNode) -> bool:
-        return node.is_up and not node.may_fail and not self.loop.is_frozen(node.owner)
+        await self._end(nodes, crowd.topics)
 
     async def _proxied(self, generation: int, weather: DoublingWeather, machines: Machines) -> str:
         name = f"proxy{generation}"
@@ -150,29 +143,34 @@ class _Simulation:
         self._proxies.append(proxy)
         return await proxy.open(BROKER, PORT)
 
-    async def _end(self, node: SimulatedNode, watch: Watch, topics: list[str]) -> None:
+    async def _end(self, nodes: Nodes, topics: list[str]) -> None:
         findings = self.findings
-        await node.until_up()
-        watch.stop()  # not before: a node that has ended itself meanwhile is followed from its start on
-        check_idle(node.broker, findings)
-        truth = check_logs(node.broker, self.history, topics, findings)
-        await node.restart()
-        await node.until_up()
-        watch.stop()
-        if not await node.stop():
-            findings.wrong("stuck", "the node does not stop")
-        check_files(self.world.disk(BROKER), ROOT, findings)
-        await node.close()
+        await nodes.until_up()
+        for watch in nodes.watches():
+            watch.stop()  # not before: a node that has ended itself meanwhile is followed from its start on
+        for node in nodes.all:
+            check_idle(node.broker, findings)
+        truth = check_logs(nodes.first.broker, self.history, topics, findings)
+        for node in nodes.all:
+            await node.restart()
+        await nodes.until_up()
+        for watch in nodes.watches():
+            watch.stop()
+        for node in nodes.all:
+            if not await node.stop():
+                findings.wrong("stuck", "the node does not stop")
+            check_files(node.disk, ROOT, findings)
+            await node.close()
         if self.schedule.decays and not findings.violations:
-            await self._decay(node, truth)
+            await self._decay(nodes.first, truth)
 
     async def _decay(self, node: SimulatedNode, truth: Truth) -> None:
-        flip_bits(self.world.disk(BROKER), self.world.random("decay"), self.findings)
+        flip_bits(node.disk, self.world.random("decay"), self.findings)
         error = await node.start_alone()
         if error is None:
             check_served(node.broker, truth, self.findings)
         elif not isinstance(error, CLEAN_REFUSALS):
             self.findings.wrong("falls over damage", f"{type(error).__name__}: {error}")
         else:
-            self.findings.note(BROKER, f"does not start: {error}")
+            self.findings.note(node.name, f"does not start: {error}")
         await node.close()

@@ -5,25 +5,25 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from semel.sim.attack.fault_proxy import FaultProxy
 from semel.sim.clock import SimClock
 from semel.sim.disk import Kind, When
 from semel.sim.host import SimWorld
+from semel.sim.world.among_nodes import StrikesAmongNodes, down_s, struck
 from semel.sim.world.crowd import Crowd, Machines
 from semel.sim.world.decay import Rot
 from semel.sim.world.doubling_weather import DoublingWeather
 from semel.sim.world.findings import Findings
-from semel.sim.world.node import BROKER, Death, SimulatedNode
+from semel.sim.world.node import Death, SimulatedNode
+from semel.sim.world.nodes import Nodes
 from semel.sim.world.schedule import Strike, StrikeKind
 
 WHO = "strike"
 CALLS_AHEAD = 150
 SENDS_AHEAD = 60
 RELAPSE_CALLS = 60
-DOWN_MAX_S = 1.0
-"""A node is away for no longer than this: what waits for it does nothing meanwhile."""
 WHEN: tuple[When, ...] = ("before", "during", "after")
 SEND_WHEN: tuple[Literal["before", "after"], ...] = ("before", "after")
 FORWARD_MS = (900, 20_000, 600_000, 3 * 3_600_000)
@@ -45,7 +45,7 @@ class Strikes:
         self,
         strikes: Sequence[Strike],
         world: SimWorld,
-        node: SimulatedNode,
+        nodes: Nodes,
         machines: Machines,
         weathers: Sequence[DoublingWeather],
         proxies: Sequence[FaultProxy],
@@ -53,15 +53,15 @@ class Strikes:
     ) -> None:
         self._strikes = strikes
         self._world = world
-        self._node = node
+        self._nodes = nodes
         self._machines = machines
         self._weathers = list(weathers)
         self._proxies = list(proxies)
         self._findings = findings
         self._lasting: list[asyncio.Task[None]] = []
-        self._restarts: list[asyncio.Task[None]] = []
+        self._restarts: list[asyncio.Task[Any]] = []
         self._frozen: set[str] = set()
-        self._rot = Rot(node)
+        self._rots = {node.name: Rot(node) for node in nodes.all}
         self.crowd: Crowd | None = None
         """To be set before it runs."""
         self._deal: dict[StrikeKind, Callable[[Strike], None]] = {
@@ -96,6 +96,7 @@ class Strikes:
             StrikeKind.CLIENT_FREEZE: self._freeze_client,
             StrikeKind.NODE_FREEZE: self._freeze_node,
             StrikeKind.BIT_FLIP: self._flip_bit,
+            **StrikesAmongNodes(world.wires, nodes, self._tell, self._afterwards, self._restarts).deal,
         }
 
     async def run(self) -> None:
@@ -116,16 +117,19 @@ class Strikes:
         for weather in self._weathers:
             weather.calm()
         self._mend_network()
-        self._mend_disk()
-        self._mend_bits()
-        self._node.disk.crash_at(0)
-        self._world.wires.disarm(BROKER)
+        for node in self._nodes.all:
+            self._mend_disk(node)
+            self._mend_bits(node)
+            node.disk.crash_at(0)
+            self._world.wires.disarm(node.name)
         await asyncio.gather(*self._restarts)
-        await self._node.until_up()
-        if self._node.may_fail and self._node.lacks_partitions:
-            self._findings.note(WHO, "some partitions could not be opened: the node is started again")
-            self._node.kill(0.0)
-            await self._node.until_up()
+        await self._nodes.end_clones()
+        for node in self._nodes.all:
+            await node.until_up()
+            if node.may_fail and node.lacks_partitions:
+                self._findings.note(WHO, "some partitions could not be opened: the node is started again")
+                node.kill(0.0)
+                await node.until_up()
         for proxy in self._proxies:
             await proxy.until_passed()
         self._findings.note(WHO, "everything is healed")
@@ -141,52 +145,57 @@ class Strikes:
 
         self._lasting.append(asyncio.get_running_loop().create_task(wait()))
 
-    # -- deaths of the node
+    def _struck(self, strike: Strike) -> SimulatedNode:
+        return struck(strike, self._nodes.all)
 
-    def _down_s(self, strike: Strike) -> float:
-        return min(strike.length_s, DOWN_MAX_S)
+    # -- deaths of a node
 
     def _relapse(self, strike: Strike) -> int:
         """In one of four cases the next start dies too."""
         return 1 + strike.pick // 4 % RELAPSE_CALLS if strike.pick % 4 == 0 else 0
 
     def _kill(self, strike: Strike) -> None:
-        if self._node.is_up:
+        node = self._struck(strike)
+        if node.is_up:
             self._tell(strike, "kill -9")
-            self._node.kill(self._down_s(strike), self._relapse(strike))
+            node.kill(down_s(strike), self._relapse(strike))
 
     def _cut_power(self, strike: Strike) -> None:
-        if self._node.is_up:
+        node = self._struck(strike)
+        if node.is_up:
             self._tell(strike, "power cut")
-            self._node.lose_power(self._down_s(strike), self._relapse(strike))
+            node.lose_power(down_s(strike), self._relapse(strike))
 
     def _die_at_call(self, strike: Strike) -> None:
-        if not self._node.is_up:
+        node = self._struck(strike)
+        if not node.is_up:
             return
         power = strike.kind is StrikeKind.POWER_CUT_AT_CALL
         when, call = WHEN[strike.pick % 3], 1 + int(strike.share * CALLS_AHEAD)
         self._tell(strike, f"{'power cut' if power else 'kill -9'} {when} disk call {call} from now")
-        self._node.next_death = Death(power, self._down_s(strike), relapse_call=self._relapse(strike))
-        self._world.crash_at(BROKER, call, when, power=power)
+        node.next_death = Death(power, down_s(strike), relapse_call=self._relapse(strike))
+        self._world.crash_at(node.name, call, when, power=power)
 
     def _die_at_send(self, strike: Strike) -> None:
-        if not self._node.is_up:
+        node = self._struck(strike)
+        if not node.is_up:
             return
         power = strike.kind is StrikeKind.POWER_CUT_AT_SEND
         when, nth = SEND_WHEN[strike.pick % 2], 1 + int(strike.share * SENDS_AHEAD)
         self._tell(strike, f"{'power cut' if power else 'kill -9'} {when} send {nth} from now")
-        self._node.next_death = Death(power, self._down_s(strike), relapse_call=self._relapse(strike))
-        self._world.crash_at_send(BROKER, nth, when, power=power)
+        node.next_death = Death(power, down_s(strike), relapse_call=self._relapse(strike))
+        self._world.crash_at_send(node.name, nth, when, power=power)
 
     def _restart(self, strike: Strike) -> None:
-        if self._node.is_up:
+        node = self._struck(strike)
+        if node.is_up:
             self._tell(strike, "clean stop and start")
-            self._restarts.append(asyncio.get_running_loop().create_task(self._node.restart()))
+            self._restarts.append(asyncio.get_running_loop().create_task(node.restart()))
 
     # -- the network
 
     def _cut(self, strike: Strike) -> None:
-        links = self._world.wires.links(BROKER)
+        links = self._world.wires.links(self._struck(strike).name)
         count = 1 + int(strike.share * len(links))
         self._tell(strike, f"{min(count, len(links))} of {len(links)} connections are cut")
         for number in range(min(count, len(links))):
@@ -199,7 +208,7 @@ class Strikes:
 
     def _half_open(self, strike: Strike) -> None:
         """On one side, on the other, or on both."""
-        links = self._world.wires.links(BROKER)
+        links = self._world.wires.links(self._struck(strike).name)
         count = 1 + int(strike.share * 0.7 * len(links))
         self._tell(strike, f"{min(count, len(links))} of {len(links)} connections fall silent")
         for number in range(min(count, len(links))):
@@ -210,8 +219,9 @@ class Strikes:
                 self._world.wires.silence(link.other_end)
 
     def _part(self, strike: Strike) -> None:
+        node = self._struck(strike)
         self._tell(strike, f"the node is cut off for {strike.length_s:.2f} s")
-        self._world.wires.part([BROKER], [*self._machines.names, *self._machines.proxies])
+        self._world.wires.part([node.name], [*self._machines.names, *self._machines.proxies, *self._nodes.names])
         self._afterwards(strike, self._world.wires.heal)
 
     def _part_client(self, strike: Strike) -> None:
@@ -219,7 +229,7 @@ class Strikes:
         if self.crowd.mortals:
             client = self.crowd.mortals[strike.pick % len(self.crowd.mortals)]
             self._tell(strike, f"{client} is cut off for {strike.length_s:.2f} s")
-            self._world.wires.part([BROKER, *self._machines.proxies], self.crowd.machines_of(client))
+            self._world.wires.part([*self._nodes.names, *self._machines.proxies], self.crowd.machines_of(client))
             self._afterwards(strike, self._world.wires.heal)
 
     def _slow_down(self, strike: Strike) -> None:
@@ -253,11 +263,11 @@ class Strikes:
     # -- the disk
 
     def _fill_disk(self, strike: Strike) -> None:
-        room = int(strike.share * 3_000)
+        node, room = self._struck(strike), int(strike.share * 3_000)
         self._tell(strike, f"the disk is full after {room} bytes, for {strike.length_s:.2f} s")
-        self._node.may_fail = True
-        self._node.disk.fill_after(room)
-        self._afterwards(strike, self._mend_disk)
+        node.may_fail = True
+        node.disk.fill_after(room)
+        self._afterwards(strike, lambda: self._mend_disk(node))
 
     def _fail_disk(self, strike: Strike) -> None:
         kinds: dict[StrikeKind, tuple[Kind, ...]] = {
@@ -268,57 +278,62 @@ class Strikes:
         possible = kinds[strike.kind]
         kind = possible[0] if strike.share < 0.7 else possible[strike.pick % len(possible)]
         nth, times = 1 + strike.pick % 20, 1 + strike.pick // 20 % 4
-        self._node.may_fail = True
+        node = self._struck(strike)
+        node.may_fail = True
         if kind == "truncate":
             # Something is cut back after a write that has failed, and hardly ever else.
             self._tell(strike, f"the disk fails at write {nth} from now, {times} times, and at what is cut back then")
-            self._node.disk.fail_at("write", nth, times=times)
-            self._node.disk.fail_at("truncate", times=times)
+            node.disk.fail_at("write", nth, times=times)
+            node.disk.fail_at("truncate", times=times)
         else:
             self._tell(strike, f"the disk fails at {kind} {nth} from now, {times} times")
-            self._node.disk.fail_at(kind, nth, times=times)
+            node.disk.fail_at(kind, nth, times=times)
 
     def _flip_bit(self, strike: Strike) -> None:
         """And somebody reads it."""
         assert self.crowd is not None
-        path = self._rot.flip(strike.pick, strike.share) if self._node.is_up else ""
+        node = self._struck(strike)
+        path = self._rots[node.name].flip(strike.pick, strike.share) if node.is_up else ""
         if path:
             self._tell(strike, f"a bit of {path} flips, for {strike.length_s:.2f} s")
-            self._node.may_fail = True
+            node.may_fail = True
             self.crowd.read_from_the_start()
-            self._afterwards(strike, self._mend_bits)
+            self._afterwards(strike, lambda: self._mend_bits(node))
 
-    def _mend_bits(self) -> None:
+    def _mend_bits(self, node: SimulatedNode) -> None:
         """A node that has put something aside takes it up again at its next start."""
-        if self._rot.mend() and self._node.is_up:
+        if self._rots[node.name].mend() and node.is_up:
             self._findings.note(WHO, "the bits are mended, and the node is started again")
-            self._node.kill(0.0)
+            node.kill(0.0)
 
     def _slow_disk(self, strike: Strike) -> None:
+        node = self._struck(strike)
         self._tell(strike, f"the disk is slow for {strike.length_s:.2f} s")
         least, most = SLOW_FLUSH_MS
-        self._node.disk.flush_latency_ms = (least * strike.share, most * strike.share)
-        self._afterwards(strike, self._hurry_disk)
+        node.disk.flush_latency_ms = (least * strike.share, most * strike.share)
+        self._afterwards(strike, lambda: self._hurry_disk(node))
 
     def _cool_cache(self, strike: Strike) -> None:
+        node = self._struck(strike)
         self._tell(strike, f"the page cache is cold for {strike.length_s:.2f} s")
-        self._node.disk.cold_chance = COLD_CHANCE
-        self._afterwards(strike, self._hurry_disk)
+        node.disk.cold_chance = COLD_CHANCE
+        self._afterwards(strike, lambda: self._hurry_disk(node))
 
-    def _hurry_disk(self) -> None:
-        self._node.disk.flush_latency_ms = USUAL_FLUSH_MS
-        self._node.disk.cold_chance = 0.0
+    def _hurry_disk(self, node: SimulatedNode) -> None:
+        node.disk.flush_latency_ms = USUAL_FLUSH_MS
+        node.disk.cold_chance = 0.0
 
-    def _mend_disk(self) -> None:
-        self._node.disk.mend()
-        self._hurry_disk()
+    def _mend_disk(self, node: SimulatedNode) -> None:
+        node.disk.mend()
+        self._hurry_disk(node)
 
     # -- clocks and clients
 
     def _clock(self, strike: Strike) -> tuple[str, SimClock]:
         """That of the node, or that of a client."""
-        machines = [BROKER, *(name for name in self._machines.names if name in self._world.clocks)]
-        name = BROKER if strike.pick % 2 else machines[strike.pick // 2 % len(machines)]
+        broker = self._struck(strike).name
+        machines = [broker, *(name for name in self._machines.names if name in self._world.clocks)]
+        name = broker if strike.pick % 2 else machines[strike.pick // 2 % len(machines)]
         return name, self._world.clocks[name]
 
     def _jump_clock(self, strike: Strike) -> None:
@@ -372,8 +387,9 @@ class Strikes:
         self._at_call_or_now(client, strike, "freezes", lambda: self._freeze(owner, strike, client))
 
     def _freeze_node(self, strike: Strike) -> None:
-        if self._node.is_up:
-            self._freeze(self._node.owner, strike, BROKER)
+        node = self._struck(strike)
+        if node.is_up:
+            self._freeze(node.owner, strike, node.name)
 
     def _freeze(self, owner: str, strike: Strike, name: str) -> None:
         self._tell(strike, f"{name} freezes for {strike.length_s:.2f} s")

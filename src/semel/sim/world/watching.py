@@ -57,6 +57,10 @@ class Watch:
             self._overdue.restarted()
         self.look()
 
+    def forget(self) -> None:
+        """The node has lost its disk: it may be behind what was seen."""
+        self._seen.clear()
+
     def stop(self) -> None:
         for partition in self._watched.values():
             partition.unwatch(self)

@@ -1,0 +1,142 @@
+"""The nodes of a simulated world: one, or several that know each other by their settings, each with a host of its own.
+
+What befalls several of them at once, and what belongs to a disk rather than to a process (a copy, an old one, a clone),
+is done here; what befalls one alone is in node.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+
+from semel.broker.broker import Broker
+from semel.sim.host import SimWorld
+from semel.sim.medium import Medium
+from semel.sim.world.findings import Findings
+from semel.sim.world.node import BROKER, PORT, SimulatedNode
+from semel.sim.world.overdue import Overdue
+from semel.sim.world.watching import Watch
+
+CONTROLLER_PORT = 9093
+CLOCKS_APART_MS = (0, 3, -250, 12_000, -90_000)
+"""How far apart the wall clocks of several nodes are, of which each has one."""
+
+
+def name_of(number: int) -> str:
+    """Of a node, and of its host; the numbers begin with 1."""
+    return BROKER if number == 1 else f"{BROKER}{number}"
+
+
+def settings_of(number: int, count: int) -> dict[str, str]:
+    """What tells a node of the others: the first is the controller, and all of them are brokers.
+
+    A broker does not look for the controller yet, so each is a cluster of its own whatever its settings say.
+    """
+    if count == 1:
+        return {}
+    ports = {"PLAINTEXT": PORT} | ({"CONTROLLER": CONTROLLER_PORT} if number == 1 else {})
+    return {
+        "node.id": str(number),
+        "process.roles": "broker,controller" if number == 1 else "broker",
+        "listeners": ",".join(f"{listener}://:{port}" for listener, port in ports.items()),
+        "advertised.listeners": ",".join(f"{listener}://{name_of(number)}:{port}" for listener, port in ports.items()),
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": f"1@{BROKER}:{CONTROLLER_PORT}",
+    }
+
+
+class Nodes:
+    """`first` is the one that clients speak to."""
+
+    def __init__(self, world: SimWorld, count: int, settings: Mapping[str, str], findings: Findings) -> None:
+        self._world = world
+        self._findings = findings
+        self._watches: dict[str, Watch] = {}
+        self._looking: list[asyncio.Task[None]] = []
+        self._clones: list[SimulatedNode] = []
+        self.all = [
+            self._node(name_of(number), {**settings_of(number, count), **settings}) for number in range(1, count + 1)
+        ]
+        self.first = self.all[0]
+        if count > 1:
+            clocks = world.random("clocks of nodes")
+            for node in self.all:
+                world.set_clock_apart(node.name, clocks.choice(CLOCKS_APART_MS))
+
+    def _node(self, name: str, settings: Mapping[str, str]) -> SimulatedNode:
+        loop = self._world.loop
+        node = SimulatedNode(self._world, settings, self._findings, lambda broker: self._is_up(node, broker), name)
+
+        def may_act() -> bool:
+            return node.is_up and not node.may_fail and not loop.is_frozen(node.owner)
+
+        self._watches[name] = Watch(self._findings, loop.count_tasks, Overdue(self._findings, loop.time, may_act))
+        return node
+
+    def _is_up(self, node: SimulatedNode, broker: Broker) -> None:
+        watch = self._watches[node.name]
+        if node.has_other_disk:
+            watch.forget()
+        watch.follow(broker)
+
+    @property
+    def names(self) -> list[str]:
+        return [node.name for node in (*self.all, *self._clones)]
+
+    def others(self, node: SimulatedNode) -> list[SimulatedNode]:
+        return [other for other in self.all if other is not node]
+
+    # -- life
+
+    async def open(self) -> None:
+        for node in self.all:
+            await node.open()
+        for node in self.all:
+            self._looking.append(asyncio.get_running_loop().create_task(self._watches[node.name].run()))
+
+    async def until_up(self) -> None:
+        for node in self.all:
+            await node.until_up()
+
+    def watches(self) -> Iterator[Watch]:
+        for node in self.all:
+            yield self._watches[node.name]
+
+    def look_no_more(self) -> None:
+        """But once more, at what is there now."""
+        for looking in self._looking:
+            looking.cancel()
+        for watch in self.watches():
+            watch.look()
+
+    # -- faults
+
+    def kill_all(self, down_s: float) -> None:
+        """Of those that are up, between two steps of the world: none sees another die first."""
+        for node in self.all:
+            if node.is_up:
+                node.kill(down_s)
+
+    def lose_power_of_all(self, down_s: float) -> None:
+        for node in self.all:
+            if node.is_up:
+                node.lose_power(down_s)
+
+    def image(self, node: SimulatedNode) -> Medium:
+        """What its disk holds now, for `restore` and `clone`."""
+        return self._world.image(node.name)
+
+    async def clone(self, node: SimulatedNode, image: Medium) -> SimulatedNode:
+        """Another machine with a copy of the disk, and the same settings: it takes itself for that node."""
+        name = f"{node.name}-clone{len(self._clones) + 1}"
+        self._world.restore(name, image)
+        clone = self._node(name, node.settings)
+        self._clones.append(clone)
+        await clone.open()
+        return clone
+
+    async def end_clones(self) -> None:
+        for clone in self._clones:
+            await clone.close()
+            self._world.kill(clone.name)
+        self._clones.clear()
