@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from broker_harness import Node, RawClient, simulated
 
 from semel.wire.spec.api_versions import ApiVersionsRequest
+from semel.wire.spec.metadata import MetadataRequest
+
+METADATA = 3
 
 SETTINGS = {
     "listeners": "OUTSIDE://:9092,INSIDE://:9094,CONTROLLER://:9093",
@@ -23,6 +27,31 @@ async def test_every_listener_is_served(node: Node) -> None:
         request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
         assert (await client.ask(request)).api_keys
         client.link.close()
+
+
+@simulated(settings=SETTINGS)
+async def test_what_is_served_depends_on_the_listener(node: Node) -> None:
+    served = {}
+    for port in (9092, 9094, 9093):
+        client = RawClient(await node.world.host("client").network.connect("broker", port))
+        answer = await client.ask(ApiVersionsRequest(client_software_name="t", client_software_version="1"))
+        served[port] = {one.api_key for one in answer.api_keys}
+        client.link.close()
+    assert served[9092] == served[9094] > served[9093]
+    assert METADATA not in served[9093]
+    client = RawClient(await node.world.host("client").network.connect("broker", 9093))
+    with pytest.raises(ConnectionError):
+        await client.ask(MetadataRequest())
+
+
+@simulated(settings=SETTINGS)
+async def test_clients_are_told_the_addresses_of_the_listener_that_they_came_by(node: Node) -> None:
+    told = {}
+    for port in (9092, 9094):
+        client = RawClient(await node.world.host("client").network.connect("broker", port))
+        told[port] = [(one.host, one.port) for one in (await client.ask(MetadataRequest())).brokers]
+        client.link.close()
+    assert told == {9092: [("outside.example", 19092)], 9094: [("broker", 9094)]}
 
 
 @simulated(settings=SETTINGS)
