@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from real_broker import Brokers, clean_environment
+from semel.cli.main import main
 from semel.sync import Producer
 
 PATIENCE_S = 20.0
@@ -64,7 +65,9 @@ def test_the_ready_line_shows_each_of_several_listeners(tmp_path: Path, is_json:
         "controller.quorum.bootstrap.servers": "127.0.0.1:9093",
     }
     options = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
-    command = [*SERVE, "--data", str(tmp_path / "data"), *options, *(["--json"] if is_json else [])]
+    options += ["--data", str(tmp_path / "data")]
+    assert main(["storage", "format", "--cluster-id", "c", *options]) == 0
+    command = [*SERVE, *options, *(["--json"] if is_json else [])]
     node = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=clean_environment())
     assert node.stdout is not None
     try:

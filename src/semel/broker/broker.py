@@ -9,7 +9,7 @@ from semel.broker.cluster_view import ClusterView
 from semel.broker.controller_channel import LocalController
 from semel.broker.features import SUPPORTED_FEATURES
 from semel.broker.fetch_sessions import FetchSessions
-from semel.broker.identity import check_place, cluster_id_of
+from semel.broker.identity import check_place, identity_of
 from semel.broker.internal_topics import InternalTopics
 from semel.broker.markers import LocalMarkers
 from semel.broker.node_info import NodeInfo
@@ -92,7 +92,9 @@ class Broker:
         host, node = self.host, self.node
         check_place(host.disk, self.store.root)
         self.store.open()
-        node.cluster_id = cluster_id_of(host.disk, self.store.root, node.node_id, host.random)
+        is_alone = self.config.layout.is_alone
+        identity = identity_of(host.disk, self.store.root, node.node_id, host.random, may_format=is_alone)
+        node.cluster_id = identity.cluster_id
         log = self.store.load(METADATA_TOPIC, 0, "AAAAAAAAAAAAAAAAAAAAAQ", topic_config(_METADATA_CONFIG, self.config))
         self.metadata = MetadataLog(host.disk, host.clock, log, self.on_broken, self._committed)
         self.controller = Controller(self.metadata, self.config, host.random)

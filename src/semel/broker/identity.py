@@ -1,8 +1,13 @@
-"""Whose data directory this is: Kafka's `meta.properties`, written once and checked at every start."""
+"""Whose data directory this is: Kafka's `meta.properties`, written once and checked at every start.
+
+A node alone writes it at its first start. One of several is formatted by `semel storage format`, with the id of their
+cluster.
+"""
 
 import base64
 from pathlib import PurePosixPath
 from random import Random
+from typing import NamedTuple
 
 from semel.host.api import Disk
 
@@ -10,6 +15,7 @@ _FILE = "meta.properties"
 _OF_A_NODE = (_FILE, "__cluster_metadata-0", ".lock")
 _OF_A_PARTITION = "partition.metadata"
 _OF_THE_SYSTEM = "lost+found"
+_DASH = 62  # as a digit of base64
 
 
 class WrongDirectory(Exception):
@@ -35,25 +41,65 @@ def check_place(disk: Disk, root: str) -> None:
         )
 
 
-def cluster_id_of(disk: Disk, root: str, node_id: int, random: Random) -> str:
-    """The cluster id in the directory's properties, which are made when they are not there yet."""
-    path = f"{root}/{_FILE}"
-    if not disk.exists(path):
-        cluster_id = _new_id(random)
-        lines = ["version=1", f"cluster.id={cluster_id}", f"node.id={node_id}", f"directory.id={_new_id(random)}"]
-        disk.replace_file_now(path, ("\n".join(lines) + "\n").encode())
-        return cluster_id
-    text = disk.read_file(path).decode(errors="replace")
-    properties = dict(line.split("=", 1) for line in text.splitlines() if "=" in line and line[0] != "#")
-    if "\N{REPLACEMENT CHARACTER}" in text or not properties.get("cluster.id"):
-        raise WrongDirectory(f"{path} is damaged: put back the one that was there, its cluster.id and node.id at least")
-    if properties.get("node.id") != str(node_id):
+class Identity(NamedTuple):
+    """What `meta.properties` says: of which cluster and which node, and the id of the directory itself."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: str
+
+
+def identity_of(disk: Disk, root: str, node_id: int, random: Random, *, may_format: bool) -> Identity:
+    """The identity of a node's directory. `may_format`: a directory that has none becomes that of a new cluster."""
+    identity = read_identity(disk, root)
+    if identity is None:
+        if not may_format:
+            raise WrongDirectory(
+                f"{root} is not formatted, and with controller.listener.names this node is one of a cluster: give all "
+                "of them the same id with semel storage format --cluster-id ID, and the settings of each"
+            )
+        identity = Identity(new_id(random), node_id, new_id(random))
+        write_identity(disk, root, identity)
+    elif not identity.directory_id:
+        identity = identity._replace(directory_id=new_id(random))
+        write_identity(disk, root, identity)
+    if identity.node_id != node_id:
         raise WrongDirectory(
-            f"{root} belongs to node {properties.get('node.id')}, but node.id is {node_id}: "
+            f"{root} belongs to node {identity.node_id}, but node.id is {node_id}: "
             "set node.id to that number, or choose another data directory"
         )
-    return properties["cluster.id"]
+    return identity
 
 
-def _new_id(random: Random) -> str:
-    return base64.urlsafe_b64encode(random.randbytes(16)).rstrip(b"=").decode()
+def read_identity(disk: Disk, root: str) -> Identity | None:
+    """None if the directory was never formatted; the directory id of one from before there were any is empty."""
+    path = f"{root}/{_FILE}"
+    if not disk.exists(path):
+        return None
+    text = disk.read_file(path).decode(errors="replace")
+    properties = dict(line.split("=", 1) for line in text.splitlines() if "=" in line and line[0] != "#")
+    cluster_id, node_id = properties.get("cluster.id", ""), properties.get("node.id", "")
+    is_number = node_id.isascii() and node_id.isdigit()
+    if "\N{REPLACEMENT CHARACTER}" in text or not cluster_id or not is_number:
+        raise WrongDirectory(f"{path} is damaged: put back the one that was there, its cluster.id and node.id at least")
+    return Identity(cluster_id, int(node_id), properties.get("directory.id", ""))
+
+
+def write_identity(disk: Disk, root: str, identity: Identity) -> None:
+    lines = [
+        "version=1",
+        f"cluster.id={identity.cluster_id}",
+        f"node.id={identity.node_id}",
+        f"directory.id={identity.directory_id}",
+    ]
+    disk.replace_file_now(f"{root}/{_FILE}", ("\n".join(lines) + "\n").encode())
+
+
+def new_id(random: Random) -> str:
+    """A random id as Kafka writes them: a UUID of version 4 in 22 characters, of which the first is no dash."""
+    data = bytearray(random.randbytes(16))
+    data[6] = data[6] & 0x0F | 0x40
+    data[8] = data[8] & 0x3F | 0x80
+    if data[0] >> 2 == _DASH:
+        data[0] &= 0x7F  # a dash would be taken for an option of a command
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 
+from semel.cli.node_options import add_settings_arguments
+
 _EXAMPLES = """Settings carry Kafka's names; docs/settings.md has them all. A flag wins over a SEMEL_ variable, a
 variable over the file, the file over the default.
 
@@ -18,17 +20,13 @@ examples:
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     command.epilog = _EXAMPLES
-    command.add_argument("--data", metavar="DIR", help="data directory (log.dir), made if it is not there")
+    add_settings_arguments(command)
     command.add_argument("--host", metavar="ADDRESS", help="address to listen on (default 127.0.0.1)")
     command.add_argument("--port", type=int, metavar="N", help="port to listen on (default 9092, 0 picks a free one)")
     command.add_argument(
         "--flush",
         choices=("fsync", "os"),
         help="fsync: acknowledged means on disk (default); os: acknowledged means in the page cache, as in Kafka",
-    )
-    command.add_argument("--config", metavar="FILE", help="settings in a TOML file")
-    command.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE", help="one setting; may be repeated"
     )
     command.add_argument("--json", action="store_true", help="say in JSON that it is ready, and that it has stopped")
     command.add_argument(

@@ -14,10 +14,10 @@ import time
 
 from semel.broker.broker import Broker
 from semel.broker.identity import WrongDirectory
-from semel.cli.contexts import FILE_VARIABLE
 from semel.cli.failures import Exit
 from semel.cli.log_lines import log_to_stderr
-from semel.config import BrokerConfig, ConfigError, ListenerKind, NodeListener, Role, load_config
+from semel.cli.node_options import node_config
+from semel.config import BrokerConfig, ConfigError, ListenerKind, NodeListener, Role
 from semel.config.listeners import spelled
 from semel.host.api import AlreadyLocked
 from semel.host.descriptors import raise_limit
@@ -35,15 +35,11 @@ def run(options: argparse.Namespace) -> int:
     if level is None:
         return _refuse(f"--log-level is {options.log_level!r}, it can be DEBUG, INFO, WARNING or ERROR")
     log_to_stderr(level)
-    # Where the contexts are is for the other commands, and no setting of a node.
-    environ = {name: value for name, value in os.environ.items() if name != FILE_VARIABLE}
     try:
-        config = load_config(options.config, environ, _flags(options))
+        config = node_config(options, _flags(options))
         _check_shape(config)
     except ConfigError as error:
         return _refuse(str(error))
-    except OSError as error:
-        return _refuse(f"cannot read {options.config}: {error.strerror}")
     raise_limit()
     send_buffer_bytes = config.int("socket.send.buffer.bytes")
     host = real_host(send_buffer_bytes=None if send_buffer_bytes == -1 else send_buffer_bytes)
@@ -61,14 +57,8 @@ def _end_with(code: Exit, text: str) -> int:
 
 
 def _flags(options: argparse.Namespace) -> dict[str, str]:
+    """What the options of this command alone stand for."""
     flags: dict[str, str] = {}
-    for setting in options.set:
-        name, separator, value = setting.partition("=")
-        if not separator:
-            raise ConfigError(setting, None, "NAME=VALUE")
-        flags[name.strip()] = value.strip()
-    if options.data is not None:
-        flags["log.dir"] = os.path.abspath(options.data)
     if options.port is not None or options.host is not None:
         port = 9092 if options.port is None else options.port
         flags["listeners"] = f"PLAINTEXT://{options.host or '127.0.0.1'}:{port}"

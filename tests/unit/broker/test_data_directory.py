@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+from random import Random
+from uuid import UUID
+
 import pytest
 from broker_harness import ROOT, Node, batch_of, simulated
 
-from semel.broker.identity import WrongDirectory, check_place
+from semel.broker.identity import (
+    Identity,
+    WrongDirectory,
+    check_place,
+    identity_of,
+    new_id,
+    read_identity,
+    write_identity,
+)
 from semel.sim.disk import SimDisk
 
 
@@ -72,3 +84,55 @@ def test_how_many_there_are_is_said_and_not_all_their_names() -> None:
 def test_a_new_an_empty_and_a_nodes_own_directory_are_taken(paths: tuple[str, ...]) -> None:
     check_place(disk_with(*paths), "/srv")
     check_place(disk_with(*paths), "/srv/")
+
+
+OURS = Identity("cluster", 1, "directory")
+
+
+def test_a_directory_that_nobody_formatted_becomes_that_of_a_new_cluster_or_is_refused() -> None:
+    disk = disk_with("/srv/.lock")
+    with pytest.raises(WrongDirectory, match=r"/srv is not formatted, .* semel storage format --cluster-id") as refused:
+        identity_of(disk, "/srv", 7, Random(1), may_format=False)
+    assert "\n" not in str(refused.value)
+    assert read_identity(disk, "/srv") is None, "nothing was written"
+    made = identity_of(disk, "/srv", 7, Random(1), may_format=True)
+    assert made.node_id == 7
+    assert made.cluster_id != made.directory_id
+    assert read_identity(disk, "/srv") == identity_of(disk, "/srv", 7, Random(2), may_format=True) == made
+
+
+def test_a_directory_of_another_node_is_refused_in_one_line() -> None:
+    disk = disk_with("/srv/.lock")
+    write_identity(disk, "/srv", OURS)
+    with pytest.raises(WrongDirectory, match=r"/srv belongs to node 1, but node\.id is 2") as refused:
+        identity_of(disk, "/srv", 2, Random(1), may_format=True)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_directory_from_before_there_were_directory_ids_is_given_one_and_keeps_it() -> None:
+    disk = disk_with("/srv/.lock")
+    disk.replace_file_now("/srv/meta.properties", b"version=1\ncluster.id=cluster\nnode.id=1\n")
+    given = identity_of(disk, "/srv", 1, Random(1), may_format=False)
+    assert (given.cluster_id, given.node_id) == ("cluster", 1)
+    assert given.directory_id
+    assert identity_of(disk, "/srv", 1, Random(2), may_format=False) == given
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"cluster.id=\nnode.id=1\n", b"cluster.id=c\nnode.id=x\n", b"cluster.id=\xff\nnode.id=1\n"]
+)
+def test_damaged_properties_are_not_replaced(text: bytes) -> None:
+    disk = disk_with("/srv/.lock")
+    disk.replace_file_now("/srv/meta.properties", text)
+    with pytest.raises(WrongDirectory, match="is damaged"):
+        identity_of(disk, "/srv", 1, Random(1), may_format=True)
+    assert disk.read_file("/srv/meta.properties") == text
+
+
+def test_new_ids_have_kafkas_form() -> None:
+    ids = {new_id(Random(seed)) for seed in range(2000)}
+    assert len(ids) == 2000
+    for one in ids:
+        assert len(one) == 22
+        assert not one.startswith("-")
+        assert UUID(bytes=base64.urlsafe_b64decode(one + "==")).version == 4

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from broker_harness import Node, RawClient, simulated
+from broker_harness import ROOT, Node, RawClient, simulated
 
+from semel.broker.identity import Identity, write_identity
 from semel.wire.spec.api_versions import ApiVersionsRequest
 from semel.wire.spec.metadata import MetadataRequest
 
@@ -20,8 +21,16 @@ SETTINGS = {
 }
 
 
-@simulated(settings=SETTINGS)
+async def formatted(node: Node) -> None:
+    """One of several does not format its directory by itself."""
+    node.disk.make_dirs(ROOT)
+    write_identity(node.disk, ROOT, Identity("cluster", 1, "directory"))
+    await node.start()
+
+
+@simulated(settings=SETTINGS, starts=False)
 async def test_every_listener_is_served(node: Node) -> None:
+    await formatted(node)
     for port in (9092, 9094, 9093):
         client = RawClient(await node.world.host("client").network.connect("broker", port))
         request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
@@ -29,8 +38,9 @@ async def test_every_listener_is_served(node: Node) -> None:
         client.link.close()
 
 
-@simulated(settings=SETTINGS)
+@simulated(settings=SETTINGS, starts=False)
 async def test_what_is_served_depends_on_the_listener(node: Node) -> None:
+    await formatted(node)
     served = {}
     for port in (9092, 9094, 9093):
         client = RawClient(await node.world.host("client").network.connect("broker", port))
@@ -44,8 +54,9 @@ async def test_what_is_served_depends_on_the_listener(node: Node) -> None:
         await client.ask(MetadataRequest())
 
 
-@simulated(settings=SETTINGS)
+@simulated(settings=SETTINGS, starts=False)
 async def test_clients_are_told_the_addresses_of_the_listener_that_they_came_by(node: Node) -> None:
+    await formatted(node)
     told = {}
     for port in (9092, 9094):
         client = RawClient(await node.world.host("client").network.connect("broker", port))
@@ -54,8 +65,9 @@ async def test_clients_are_told_the_addresses_of_the_listener_that_they_came_by(
     assert told == {9092: [("outside.example", 19092)], 9094: [("broker", 9094)]}
 
 
-@simulated(settings=SETTINGS)
+@simulated(settings=SETTINGS, starts=False)
 async def test_brokers_and_clients_are_told_of_each_listener_that_is_not_for_controllers(node: Node) -> None:
+    await formatted(node)
     (registered,) = node.broker.image.brokers.values()
     assert [(one.name, one.host, one.port) for one in registered.end_points] == [
         ("OUTSIDE", "outside.example", 19092),

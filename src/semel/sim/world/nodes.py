@@ -10,10 +10,11 @@ import asyncio
 from collections.abc import Iterator, Mapping
 
 from semel.broker.broker import Broker
+from semel.broker.identity import Identity, new_id, write_identity
 from semel.sim.host import SimWorld
 from semel.sim.medium import Medium
 from semel.sim.world.findings import Findings
-from semel.sim.world.node import BROKER, PORT, SimulatedNode
+from semel.sim.world.node import BROKER, PORT, ROOT, SimulatedNode
 from semel.sim.world.overdue import Overdue
 from semel.sim.world.watching import Watch
 
@@ -59,9 +60,17 @@ class Nodes:
         ]
         self.first = self.all[0]
         if count > 1:
-            clocks = world.random("clocks of nodes")
-            for node in self.all:
-                world.set_clock_apart(node.name, clocks.choice(CLOCKS_APART_MS))
+            self._prepare()
+
+    def _prepare(self) -> None:
+        """As who installs a cluster: the same id on every disk; and clocks that nobody has set."""
+        random = self._world.random("installing nodes")
+        cluster_id = new_id(random)
+        for number, node in enumerate(self.all, 1):
+            node.disk.make_dirs(ROOT)
+            write_identity(node.disk, ROOT, Identity(cluster_id, number, new_id(random)))
+            node.disk.sync_parents_now(ROOT)
+            self._world.set_clock_apart(node.name, random.choice(CLOCKS_APART_MS))
 
     def _node(self, name: str, settings: Mapping[str, str]) -> SimulatedNode:
         loop = self._world.loop
