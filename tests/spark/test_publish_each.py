@@ -17,9 +17,11 @@ from sink_world import FakeCheckpoint, committed_rows
 
 from semel.cli.main import main
 from semel.client.errors import BadSetting
+from semel.host.api import Host
 from semel.spark.adoption import marker_of
+from semel.spark.blocking import run_with_host
 from semel.spark.foreach_batch import BatchPublisher, publish_each
-from semel.spark.marker import Marker, batch_key
+from semel.spark.marker import Marker, MarkerTopic, batch_key
 from semel.spark.sink import SemelBatchWriter
 from semel.spark.sink_errors import CheckpointRefused, Overtaken
 from semel.spark.sink_options import DEFAULT_MARKER_TOPIC
@@ -190,10 +192,17 @@ def test_a_new_checkpoint_with_the_same_app_id_is_refused_until_it_is_adopted(
     assert marker_of(options) == (query_id, None), "the marker of the sink itself is another one"
 
 
+async def made_as_it_should_be(host: Host, address: str) -> None:
+    """The topic of markers, before something is sent there that would make it by itself."""
+    async with MarkerTopic(host, {"bootstrap_servers": address}, DEFAULT_MARKER_TOPIC) as markers:
+        await markers.ensure()
+
+
 def test_a_marker_of_an_earlier_version_is_adopted_where_it_does_not_follow(
     new_query: Callable[[str], Query], address: str, app_id: str, producer: Producer
 ) -> None:
     query = new_query("query")
+    run_with_host(lambda host: made_as_it_should_be(host, address))
     stored = b'{"format":1,"number":1,"digest":"","transactional_id":"batch-%s","run_id":"","record_count":1}'
     producer.send(DEFAULT_MARKER_TOPIC, stored % app_id.encode(), batch_key(app_id).encode(), partition=0).result()
     for batch_id in (0, 1):
