@@ -1,13 +1,18 @@
-from semel.records.kernel import Buffer
+from typing import final
+
+from semel.host.api import Buffer
 
 compiled: bool
 
+@final
 class NumberColumn:
     def __init__(self, numbers: memoryview, validity: memoryview | None, first: int, count: int) -> None: ...
 
+@final
 class BinaryColumn:
     def __init__(self, offsets: memoryview, data: Buffer, validity: Buffer | None, first: int, count: int) -> None: ...
 
+@final
 class HeaderColumn:
     def __init__(
         self,
@@ -19,6 +24,7 @@ class HeaderColumn:
         count: int,
     ) -> None: ...
 
+@final
 class RecordColumns:
     def __init__(
         self,
@@ -31,6 +37,7 @@ class RecordColumns:
         timestamp_divisor: int,
     ) -> None: ...
 
+@final
 class RecordEncoder:
     def __init__(self, batch_bytes: int, reserved_bytes: int, expected_bytes: int, default_timestamp: int) -> None: ...
     def add(self, columns: RecordColumns, rows: memoryview | None, position: int) -> int: ...

@@ -1,8 +1,9 @@
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, final
 
-Buffer = bytes | bytearray | memoryview
-R = TypeVar("R")
+from semel.host.api import Buffer
+
+_R = TypeVar("_R")
 
 compiled: bool
 
@@ -49,8 +50,8 @@ def read_records(
     base_offset: int,
     base_timestamp: int,
     append_timestamp: int | None,
-    make: Callable[[tuple[object, ...]], R],
-) -> list[R]: ...
+    make: Callable[[tuple[object, ...]], _R],
+) -> list[_R]: ...
 def read_messages(
     data: Buffer,
     start: int,
@@ -62,8 +63,8 @@ def read_messages(
     topic: str,
     partition: int,
     first_offset: int,
-    make: type[R] | Callable[[tuple[object, ...]], R],
-) -> list[R]: ...
+    make: type[_R] | Callable[[tuple[object, ...]], _R],
+) -> list[_R]: ...
 def read_values(data: Buffer, start: int, count: int, last_offset_delta: int) -> list[bytes | None]: ...
 def read_keys(
     data: Buffer,
@@ -87,6 +88,7 @@ def copy_records(
 # rows, nulls, validity, offsets, data, bytes of data
 BinaryBuffers = tuple[int, int, Any | None, Any, Any, int]
 
+@final
 class ColumnReader:
     def __init__(
         self,
