@@ -14,7 +14,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from semel.controller.image import MetadataImage
-from semel.controller.snapshot import encode_records, encode_snapshot, newest_snapshot, snapshot_name, snapshot_names
+from semel.controller.levels import versioned
+from semel.controller.snapshot import encode_snapshot, newest_snapshot, snapshot_name, snapshot_names
 from semel.host.api import Clock, Disk
 from semel.log.errors import BrokenLog
 from semel.log.log import Log
@@ -22,7 +23,7 @@ from semel.log.types import Offset
 from semel.records.build import build_batch
 from semel.records.read import record_values
 from semel.replication.partition import Partition
-from semel.wire.spec.metadata_records import MetadataRecord, decode_metadata_record
+from semel.wire.spec.metadata_records import MetadataRecord, decode_metadata_record, encode_metadata_record
 
 logger = logging.getLogger("semel.controller")
 
@@ -75,7 +76,10 @@ class MetadataLog:
 
     def write(self, records: Sequence[MetadataRecord]) -> asyncio.Future[None]:
         """Appends one decision. The future is done when it is durable and everyone here has been told."""
-        batch = build_batch(encode_records(list(records)), base_timestamp_ms=self._clock.wall_ms())
+        written = list(versioned(records, self.decided.metadata_version))
+        records = [record for record, _ in written]
+        values: list[bytes | None] = [encode_metadata_record(*one) for one in written]
+        batch = build_batch(values, base_timestamp_ms=self._clock.wall_ms())
         self._bytes_since_snapshot += len(batch)
         appended = self._partition.append_prepared(batch)
         for record in records:

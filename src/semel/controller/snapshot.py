@@ -7,6 +7,7 @@ without its footer was not finished and is not used.
 from struct import Struct
 
 from semel.controller.image import MetadataImage
+from semel.controller.levels import versioned
 from semel.host.api import Disk
 from semel.log.types import Epoch, Offset
 from semel.records.batch import check_crc, whole_batches
@@ -14,13 +15,7 @@ from semel.records.build import build_batch
 from semel.records.errors import RecordError
 from semel.records.read import record_values
 from semel.wire.errors import WireError
-from semel.wire.spec.metadata_records import (
-    MetadataRecord,
-    PartitionChangeRecord,
-    PartitionRecord,
-    decode_metadata_record,
-    encode_metadata_record,
-)
+from semel.wire.spec.metadata_records import MetadataRecord, decode_metadata_record, encode_metadata_record
 
 SUFFIX = ".checkpoint"
 _BATCH_RECORDS = 1000
@@ -30,26 +25,15 @@ _HEADER = Struct(">hqB")
 _FOOTER = Struct(">hB")
 
 
-def _version(record: MetadataRecord) -> int:
-    """The versions before log directories were told apart (KIP-858): a node here has one."""
-    if isinstance(record, PartitionRecord | PartitionChangeRecord):
-        return 0
-    return min(record.max_version, 1)
-
-
-def encode_records(records: list[MetadataRecord]) -> list[bytes | None]:
-    return [encode_metadata_record(record, _version(record)) for record in records]
-
-
 def snapshot_name(end_offset: Offset, epoch: Epoch) -> str:
     return f"{end_offset:020d}-{epoch:010d}{SUFFIX}"
 
 
 def encode_snapshot(image: MetadataImage, epoch: Epoch, now_ms: int) -> bytes:
     parts = [_control(_HEADER_TYPE, _HEADER.pack(0, now_ms, 0), 0, epoch, now_ms)]
-    values = encode_records(list(image.records()))
+    values = [encode_metadata_record(*one) for one in versioned(image.records(), image.metadata_version)]
     for first in range(0, len(values), _BATCH_RECORDS):
-        some = values[first : first + _BATCH_RECORDS]
+        some: list[bytes | None] = [*values[first : first + _BATCH_RECORDS]]
         parts.append(build_batch(some, base_timestamp_ms=now_ms, base_offset=first + 1, leader_epoch=epoch))
     parts.append(_control(_FOOTER_TYPE, _FOOTER.pack(0, 0), len(values) + 1, epoch, now_ms))
     return b"".join(parts)

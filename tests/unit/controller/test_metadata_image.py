@@ -7,50 +7,108 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semel.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
+from semel.controller.levels import versioned
 from semel.controller.snapshot import encode_snapshot, newest_snapshot, snapshot_name
 from semel.sim.disk import SimDisk
 from semel.wire.spec.metadata_records import (
     NO_LEADER_CHANGE,
+    AccessControlEntryRecord,
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
+    ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     FeatureLevelRecord,
+    FenceBrokerRecord,
     MetadataRecord,
     NoOpRecord,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    QuotaEntityRecord,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
+    UnfenceBrokerRecord,
     UnregisterBrokerRecord,
+    UnregisterControllerRecord,
+    UserScramCredentialRecord,
+    ZkMigrationStateRecord,
 )
 
+DIRECTORIES = st.sampled_from([bytes(16), b"\x07" * 16])
+# Records that only snapshots need, and what takes them back.
+KEPT: list[MetadataRecord] = [
+    AccessControlEntryRecord(id=b"\x01" * 16, principal="User:a"),
+    AccessControlEntryRecord(id=b"\x02" * 16, principal="User:b"),
+    RemoveAccessControlEntryRecord(id=b"\x01" * 16),
+    UserScramCredentialRecord(name="a", mechanism=1, salt=b"s", stored_key=b"k", server_key=b"v", iterations=4096),
+    RemoveUserScramCredentialRecord(name="a", mechanism=1),
+    ClientQuotaRecord(entity=[QuotaEntityRecord(entity_type="user", entity_name=None)], key="k", value=1.5),
+    ClientQuotaRecord(entity=[QuotaEntityRecord(entity_type="user", entity_name=None)], key="k", remove=True),
+    DelegationTokenRecord(owner="a", token_id="t"),
+    RemoveDelegationTokenRecord(token_id="t"),
+    RegisterControllerRecord(controller_id=9, end_points=[BrokerEndpoint(name="C", host="h", port=1)]),
+    UnregisterControllerRecord(controller_id=9),
+    ZkMigrationStateRecord(zk_migration_state=1),
+]
 NAMES = st.sampled_from(["a", "b", "c.d", "x" * 30])
 DIRECTORY = "/data/__cluster_metadata-0"
 
 
+LEVELS = (7, 8, 17, 21, 27, 30)
+
+
 @st.composite
 def histories(draw: st.DrawFn) -> list[MetadataRecord]:
-    """Records as a controller could have written them: nothing refers to what is not there."""
+    """Records as a controller could have written them: nothing refers to what is not there, the level only grows, and
+    no record says more than its version at that level."""
     records: list[MetadataRecord] = []
     topics: dict[str, tuple[bytes, int]] = {}
     brokers: set[int] = set()
     for number in range(draw(st.integers(0, 40))):
-        kind = draw(st.integers(0, 9))
+        kind = draw(st.integers(0, 14))
         name = draw(NAMES)
+        few = st.sampled_from([None, [], [2], [2, 1]])
         if kind <= 1 and name not in topics:
             topics[name] = (bytes([1 + number]) * 16, 0)
             records.append(TopicRecord(name=name, topic_id=topics[name][0]))
         elif kind <= 3 and name in topics:
             topic_id, count = topics[name]
             topics[name] = (topic_id, count + 1)
-            records.append(PartitionRecord(partition_id=count, topic_id=topic_id, replicas=[1, 2], isr=[1], leader=1))
-        elif kind == 4 and name in topics and topics[name][1]:
-            leader = draw(st.sampled_from([NO_LEADER_CHANGE, 1, 2]))
-            isr = draw(st.sampled_from([None, [2, 1]]))
             records.append(
-                PartitionChangeRecord(partition_id=0, topic_id=topics[name][0], leader=leader, isr=isr, replicas=isr)
+                PartitionRecord(
+                    partition_id=count,
+                    topic_id=topic_id,
+                    replicas=[1, 2],
+                    isr=[1],
+                    leader=1,
+                    adding_replicas=draw(few) or [],
+                    leader_recovery_state=draw(st.integers(0, 1)),
+                    directories=[draw(DIRECTORIES), draw(DIRECTORIES)],
+                    eligible_leader_replicas=draw(few),
+                    last_known_elr=draw(few),
+                )
+            )
+        elif kind == 4 and name in topics and topics[name][1]:
+            records.append(
+                PartitionChangeRecord(
+                    partition_id=0,
+                    topic_id=topics[name][0],
+                    leader=draw(st.sampled_from([NO_LEADER_CHANGE, 1, 2])),
+                    isr=draw(few),
+                    removing_replicas=draw(few),
+                    adding_replicas=draw(few),
+                    leader_recovery_state=draw(st.integers(-1, 1)),
+                    directories=draw(st.sampled_from([None, [bytes(16), b"\x07" * 16]])),
+                    eligible_leader_replicas=draw(few),
+                    last_known_elr=draw(few),
+                )
             )
         elif kind == 5 and name in topics:
             records.append(RemoveTopicRecord(topic_id=topics.pop(name)[0]))
@@ -65,21 +123,45 @@ def histories(draw: st.DrawFn) -> list[MetadataRecord]:
         elif kind == 7:
             records.append(FeatureLevelRecord(name=name, feature_level=draw(st.integers(0, 3))))
         elif kind == 8:
-            records.append(ProducerIdsRecord(broker_id=1, next_producer_id=number * 1000))
+            records.append(ProducerIdsRecord(broker_id=1, next_producer_id=1 + number * 1000))
+        elif kind == 9:
+            records.append(ClearElrRecord(topic_name=draw(st.sampled_from(["", name]))))
+        elif kind == 10:
+            records.append(FeatureLevelRecord(name="metadata.version", feature_level=LEVELS[min(number // 7, 5)]))
+        elif kind == 11:
+            records.append(draw(st.sampled_from(KEPT)))
         else:
             broker_id = draw(st.integers(1, 2))
             if broker_id not in brokers:
                 brokers.add(broker_id)
                 end_point = BrokerEndpoint(name="PLAINTEXT", host="h", port=number)
-                records.append(RegisterBrokerRecord(broker_id=broker_id, end_points=[end_point], fenced=True))
+                records.append(
+                    RegisterBrokerRecord(
+                        broker_id=broker_id,
+                        end_points=[end_point],
+                        fenced=True,
+                        log_dirs=[draw(DIRECTORIES)],
+                        cordoned_log_dirs=draw(st.sampled_from([None, [b"\x07" * 16]])),
+                    )
+                )
             elif draw(st.booleans()):
-                fenced = draw(st.sampled_from([-1, 0, 1]))
-                records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, fenced=fenced))
+                records.append(
+                    BrokerRegistrationChangeRecord(
+                        broker_id=broker_id,
+                        broker_epoch=draw(st.integers(0, 1)),
+                        fenced=draw(st.integers(-1, 1)),
+                        in_controlled_shutdown=draw(st.integers(-1, 1)),
+                        log_dirs=draw(st.sampled_from([(), (b"\x08" * 16,)])),
+                        cordoned_log_dirs=draw(st.sampled_from([None, [], [b"\x08" * 16]])),
+                    )
+                )
+            elif draw(st.booleans()):
+                records.append(draw(st.sampled_from([FenceBrokerRecord, UnfenceBrokerRecord]))(id=broker_id))
             else:
                 brokers.remove(broker_id)
                 records.append(UnregisterBrokerRecord(broker_id=broker_id))
         records.append(NoOpRecord())
-    return records
+    return [record for record, _ in versioned(records, 7)]
 
 
 def image_of(records: list[MetadataRecord]) -> MetadataImage:
