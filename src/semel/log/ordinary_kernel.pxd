@@ -13,8 +13,6 @@ cdef class OrdinaryRules:
     cdef long long segment_bytes
     cdef long long segment_index_bytes
     cdef unsigned long long segment_ms
-    cdef Py_ssize_t at
-    cdef bint is_odd
     cpdef object append(
         self, LogEnd log, memoryview batch, long long leader_epoch, long long now_ms, object may_join=*
     )
@@ -50,5 +48,3 @@ cdef class OrdinaryRules:
         long long greatest,
         long long earliest,
     ) noexcept
-    cdef void step_over(self, long long size, Py_ssize_t end) noexcept
-    cdef long long varint(self, const unsigned char *data, Py_ssize_t end) noexcept

@@ -58,8 +58,6 @@ class OrdinaryRules:
     segment_bytes: int
     segment_index_bytes: int
     segment_ms: int
-    at: int  # where `varint` reads
-    is_odd: bool  # there was no number, or none that `varint` reads
 
     def __init__(self, config: TopicConfig) -> None:
         self.config = config
@@ -227,56 +225,65 @@ class OrdinaryRules:
         base_timestamp: cython.longlong = number(data, start + 27, 8)
         timestamp: cython.longlong
         greatest_found: cython.longlong = -1
-        size: cython.longlong
+        read: cython.longlong
         index: cython.longlong
         record_end: cython.Py_ssize_t
+        at: cython.Py_ssize_t = start + _HEADER_BYTES
         if base_timestamp < 0 or base_timestamp > _LARGEST_SPAN_MS:
             return False
-        self.is_odd = False
-        self.at = start + _HEADER_BYTES
         for index in range(count):
-            size = self.varint(data, end)
-            if size < 0 or size > end - self.at:
+            read = _varint(data, at, end)
+            at += read & 7
+            if read < 0 or (read >> 3) > end - at:
                 return False
-            record_end = self.at + size
-            self.at += 1  # attributes: no bit of them has a meaning
-            timestamp = base_timestamp + self.varint(data, record_end)
+            record_end = at + (read >> 3)
+            at += 1  # attributes: no bit of them has a meaning
+            read = _varint(data, at, record_end)
+            at += read & 7
+            timestamp = base_timestamp + (read >> 3)
             if timestamp > greatest_found or index == 0:
                 greatest_found = timestamp
-            if timestamp < earliest or self.varint(data, record_end) != index:
+            if timestamp < earliest or not read & 7:
                 return False
-            size = self.varint(data, record_end)
-            if size < 0 and (size < -1 or self.needs_keys):
+            read = _varint(data, at, record_end)
+            at += read & 7
+            if read >> 3 != index:
                 return False
-            self.step_over(size, record_end)
-            size = self.varint(data, record_end)
-            if size < -1:
+            read = _varint(data, at, record_end)
+            at += read & 7
+            if read < 0:
+                if read >> 3 != -1 or self.needs_keys:
+                    return False
+            else:
+                at += read >> 3
+            read = _varint(data, at, record_end)
+            at += read & 7
+            if read < 0:
+                if read >> 3 != -1:
+                    return False
+            else:
+                at += read >> 3
+            if _varint(data, at, record_end) != 1 or at + 1 != record_end:  # no headers: a zero of one byte
                 return False
-            self.step_over(size, record_end)
-            if self.varint(data, record_end) != 0 or self.at != record_end or self.is_odd:
-                return False
-        return self.at == end and greatest_found == greatest
+        return at == end and greatest_found == greatest
 
-    def step_over(self, size: cython.longlong, end: cython.Py_ssize_t) -> None:
-        if size > end - self.at:
-            self.is_odd = True
-        elif size > 0:
-            self.at += size
 
-    def varint(self, data: cython.p_const_uchar, end: cython.Py_ssize_t) -> cython.longlong:
-        """A zigzag varint of 32 bits before `end`."""
-        raw: cython.ulonglong = 0
-        byte: cython.ulonglong
-        place: cython.int
-        for place in range(5):
-            if self.at >= end:
-                break
-            byte = data[self.at]
-            self.at += 1
-            raw |= (byte & 0x7F) << (7 * place)
-            if byte < 0x80:
-                if raw > 0xFFFFFFFF:
-                    break
-                return cython.cast(cython.longlong, raw >> 1) ^ -cython.cast(cython.longlong, raw & 1)
-        self.is_odd = True
-        return 0
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _varint(data: cython.p_const_uchar, at: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.longlong:
+    """A zigzag varint of 32 bits that ends before `end`: its value times eight, plus how many bytes it takes; 0 if
+    there is none. Called for each field of each record, so it is a function: methods are not inlined."""
+    raw: cython.ulonglong = 0
+    byte: cython.ulonglong
+    place: cython.int
+    for place in range(5):
+        if at + place >= end:
+            return 0
+        byte = data[at + place]
+        raw |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:
+            if raw > 0xFFFFFFFF:
+                return 0
+            return (cython.cast(cython.longlong, raw >> 1) ^ -cython.cast(cython.longlong, raw & 1)) * 8 + place + 1
+    return 0
