@@ -71,6 +71,19 @@ def identity_of(disk: Disk, root: str, node_id: int, random: Random, *, may_form
     return identity
 
 
+def format_directory(disk: Disk, root: str, cluster_id: str, node_id: int, random: Random) -> tuple[Identity, bool]:
+    """Makes a directory that of a node; one that is formatted already is left as it is: whose it is, and False."""
+    check_place(disk, root)
+    identity = read_identity(disk, root)
+    if identity is not None:
+        return identity, False
+    identity = Identity(cluster_id, node_id, new_id(random))
+    disk.make_dirs(root)
+    write_identity(disk, root, identity)
+    disk.sync_parents_now(root)
+    return identity, True
+
+
 def read_identity(disk: Disk, root: str) -> Identity | None:
     """None if the directory was never formatted; the directory id of one from before there were any is empty."""
     path = f"{root}/{_FILE}"

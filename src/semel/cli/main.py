@@ -19,6 +19,7 @@ from semel.cli.parsing import CommandParser
 
 COMMANDS = {
     "serve": "start a node that speaks the Kafka protocol",
+    "cluster": "start a cluster on this machine, and see how a cluster is",
     "storage": "format data directories for the nodes of a cluster",
     "topic": "create, list, describe, alter and delete topics",
     "produce": "send records: from the command line, a file or a pipe",

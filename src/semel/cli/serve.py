@@ -30,6 +30,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--json", action="store_true", help="say in JSON that it is ready, and that it has stopped")
     command.add_argument(
+        "--stop-at-eof", action="store_true", help="stop when standard input ends: with whoever holds the pipe"
+    )
+    command.add_argument(
         "--log-level", default=os.environ.get("SEMEL_LOG_LEVEL", "INFO"), metavar="LEVEL", help="default INFO"
     )
     command.set_defaults(run=_run)

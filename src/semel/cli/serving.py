@@ -27,6 +27,8 @@ from semel.log.errors import BrokenLog
 logger = logging.getLogger("semel")
 
 _NEVER = str((1 << 63) - 1)
+_READ_BYTES = 4096
+_STOP_WITHIN_S = 10.0
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -44,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
     send_buffer_bytes = config.int("socket.send.buffer.bytes")
     host = real_host(send_buffer_bytes=None if send_buffer_bytes == -1 else send_buffer_bytes)
     broker = Broker(host, config, _stop_at_once)
-    return asyncio.run(_serve(broker, is_json=options.json))
+    return asyncio.run(_serve(broker, is_json=options.json, stops_at_eof=options.stop_at_eof))
 
 
 def _refuse(text: str) -> int:
@@ -91,9 +93,11 @@ def _age_ms() -> int:
     return round((time.clock_gettime(time.CLOCK_BOOTTIME) - started_ticks / os.sysconf("SC_CLK_TCK")) * 1000)
 
 
-async def _serve(broker: Broker, *, is_json: bool) -> int:
+async def _serve(broker: Broker, *, is_json: bool, stops_at_eof: bool) -> int:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
+    if stops_at_eof and not _watch_input(loop, stopping):
+        return _refuse("--stop-at-eof needs a pipe or a terminal as standard input, and this is neither")
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     loop.add_signal_handler(signal.SIGHUP, _reopen_logs)
@@ -120,6 +124,24 @@ async def _serve(broker: Broker, *, is_json: bool) -> int:
     else:
         print("semel has stopped cleanly", flush=True)
     return 0
+
+
+def _watch_input(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> bool:
+    """Stops the node when standard input ends, within seconds: nobody may be left who would kill it. False: it cannot
+    be watched."""
+
+    def readable() -> None:
+        if not os.read(0, _READ_BYTES):
+            loop.remove_reader(0)
+            logger.info("standard input has ended: the node stops")
+            stopping.set()
+            loop.call_later(_STOP_WITHIN_S, os._exit, Exit.FAILED)
+
+    try:
+        loop.add_reader(0, readable)
+    except OSError:  # closed, a file, or /dev/null
+        return False
+    return True
 
 
 def _tell_ready(broker: Broker, data: str, *, is_json: bool) -> None:

@@ -105,7 +105,7 @@ def _config(options: argparse.Namespace) -> BrokerConfig:
 
 
 def _format(options: argparse.Namespace) -> int:
-    from semel.broker.identity import Identity, WrongDirectory, check_place, new_id, read_identity, write_identity
+    from semel.broker.identity import WrongDirectory, format_directory
     from semel.host.real import real_host
 
     output, cluster_id = Output.of(options), options.cluster_id
@@ -115,15 +115,8 @@ def _format(options: argparse.Namespace) -> int:
     root, node_id = config.log_dir(), config.layout.node_id
     host = real_host()
     try:
-        check_place(host.disk, root)
-        identity = read_identity(host.disk, root)
-        is_new = identity is None
-        if identity is None:
-            identity = Identity(cluster_id, node_id, new_id(host.random))
-            host.disk.make_dirs(root)
-            write_identity(host.disk, root, identity)
-            host.disk.sync_parents_now(root)
-        else:
+        identity, is_new = format_directory(host.disk, root, cluster_id, node_id, host.random)
+        if not is_new:
             _check_formatted(identity, root, cluster_id, node_id, is_allowed=options.ignore_formatted)
     except WrongDirectory as error:
         raise CommandFailed(str(error)) from error

@@ -102,5 +102,4 @@ class Campaign:
         for proxy in self.proxies:
             await proxy.close()
         for node in self.nodes:
-            node.resume()
-            await node.kill()
+            node.close()
