@@ -3,7 +3,8 @@
 The high watermark is how far the partition may be read. With `flush.messages=1`, the default, it is the flushed
 offset: nobody reads, and no producer with acks=all is told of, what a power cut could take back. Flushes are group
 commits: one runs at a time, and the next one serves everything that came meanwhile. With any other value it is the end
-of the log, as in Kafka, and flushes happen in the background.
+of the log, as in Kafka, and flushes happen in the background. That is so for a partition of one replica; where there
+are several, `replicas` says how far all of them are.
 """
 
 from __future__ import annotations
@@ -26,13 +27,17 @@ from semel.log.validate import Validated, validated
 from semel.records.batch import read_header
 from semel.records.control import ControlType
 from semel.replication.group_commit import GroupCommit
+from semel.replication.in_sync import Assignment
+from semel.replication.replicas import LeaderContext, Replicas
 from semel.replication.term_kernel import Generation, TermEnd
 from semel.wire.errors import ErrorCode
 
 logger = logging.getLogger("semel.replication")
 
 NO_EPOCH = -1
+ACKS_ALL = -1
 UP_TO_HIGH_WATERMARK = -1
+_NEVER_MS = 1 << 62
 
 
 class Fetched(NamedTuple):
@@ -64,7 +69,12 @@ class Partition(TermEnd):
         *,
         generation: Generation | None = None,
         group_commit: GroupCommit | None = None,
+        context: LeaderContext | None = None,
+        assignment: Assignment | None = None,
+        earlier: Partition | None = None,
     ) -> None:
+        """`assignment` says where it has replicas; without one it has no other. `earlier` is the term before this one,
+        if this node has led that, and nobody in between."""
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
@@ -76,16 +86,23 @@ class Partition(TermEnd):
         self.watchers = {}
         self.is_closed = False
         self._generation = generation or Generation()
-        self._group_commit = group_commit or GroupCommit(log, on_broken)
-        self._group_commit.told = self._flushed
+        self.group_commit = group_commit or GroupCommit(log, on_broken)
+        self.group_commit.told = self._flushed
+        self._context = context
+        # None: it has no other replica.
+        self.replicas: Replicas | None = None
         self._rules = OrdinaryRules(log.config)
         log.epochs.assign(leader_epoch, log.end_offset)
-        log.on_start = self.wake_watchers
+        log.on_start = self._begins_later
+        if assignment is not None:
+            self._become_replicated(assignment, None if earlier is None else earlier.replicas)
         self._follow_config()
+        if self.replicas is not None:
+            self.replicas.advance()
 
-    def next_term(self, leader_epoch: Epoch) -> Partition:
+    def next_term(self, leader_epoch: Epoch, assignment: Assignment | None = None) -> Partition:
         """The same node leads on, in another epoch: this term ends for everyone who waits in it."""
-        self._end()
+        self.resign()
         return Partition(
             self.topic,
             self.topic_id,
@@ -95,8 +112,25 @@ class Partition(TermEnd):
             self.clock,
             self.on_broken,
             generation=self._generation,
-            group_commit=self._group_commit,
+            group_commit=self.group_commit,
+            context=self._context,
+            assignment=assignment,
+            earlier=self if leader_epoch == self.leader_epoch + 1 else None,
         )
+
+    def follow_state(self, assignment: Assignment) -> None:
+        """The metadata log names replicas or ISR of this term anew. Another leader epoch is another term."""
+        if self.replicas is not None:
+            self.replicas.follow(assignment)
+            return
+        self._become_replicated(assignment, None)
+        if self.replicas is not None:
+            self._follow_config()
+            self.raise_generation()
+
+    def _become_replicated(self, assignment: Assignment, earlier: Replicas | None) -> None:
+        if self._context is not None and any(one != self._context.node_id for one in assignment.replicas):
+            self.replicas = Replicas(self, self._context, assignment, earlier)
 
     @cached_property
     def _loop(self) -> asyncio.AbstractEventLoop:
@@ -113,11 +147,16 @@ class Partition(TermEnd):
         self._follow_config()
         self._generation.raise_it()
         self.appended()
+        if self.replicas is not None:
+            self.replicas.changed()
+
+    def raise_generation(self) -> None:
+        self._generation.raise_it()
 
     def _follow_config(self) -> None:
         config = self.log.config
-        self.commits_at_append = config.flush_messages != 1
-        self.flushes_in_turns = self._group_commit.flushes_in_turns
+        self.commits_at_append = config.flush_messages != 1 and self.replicas is None
+        self.flushes_in_turns = self.group_commit.flushes_in_turns
         self._rules = OrdinaryRules(config)
         self._has_ordinary = config.compression_type in ("producer", "uncompressed") and not config.stamps_at_append
 
@@ -131,10 +170,7 @@ class Partition(TermEnd):
         """Writes a validated batch; raises Refused. `when_committed` tells when it is safe."""
         config = self.log.config
         if self._lacks_replicas(acks):
-            raise Refused(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"min.insync.replicas is {config.min_insync_replicas}, but 1 replica is in sync",
-            )
+            raise self._not_enough(ErrorCode.NOT_ENOUGH_REPLICAS)
         header = batch.header
         appended = self._append(self.log.append, batch.batch, header, self.leader_epoch, self.clock.wall_ms())
         if config.stamps_at_append and not appended.is_duplicate:
@@ -142,7 +178,21 @@ class Partition(TermEnd):
         return appended
 
     def _lacks_replicas(self, acks: int) -> bool:
-        return acks == -1 and self.log.config.min_insync_replicas > 1
+        if acks != ACKS_ALL:
+            return False
+        replicas = self.replicas
+        return self.log.config.min_insync_replicas > 1 if replicas is None else not replicas.has_enough
+
+    def _not_enough(self, code: ErrorCode) -> Refused:
+        least = self.log.config.min_insync_replicas
+        count = 1 if self.replicas is None else len(self.replicas.in_sync.isr)
+        replicas = "1 replica is" if count == 1 else f"{count} replicas are"
+        return Refused(code, f"min.insync.replicas is {least}, but {replicas} in sync")
+
+    def _check_replicas(self) -> None:
+        """What this node writes itself has to be on enough replicas, too."""
+        if self.replicas is not None and not self.replicas.has_enough:
+            raise self._not_enough(ErrorCode.NOT_ENOUGH_REPLICAS)
 
     def rules_for(self, acks: int) -> OrdinaryRules | None:
         """What batches are like that can be written as they are. None: with the settings of this topic, none is."""
@@ -159,11 +209,13 @@ class Partition(TermEnd):
 
     def append_prepared(self, batch: bytearray) -> Appended:
         """Writes a batch that this node built itself."""
+        self._check_replicas()
         now_ms = self.clock.wall_ms()
         return self._append(self.log.append, batch, read_header(batch), self.leader_epoch, now_ms)
 
     def append_record(self, key: bytes, value: bytes | None) -> Offset:
         """Writes a record of this node in a batch of its own, which nobody has to read again to know it."""
+        self._check_replicas()
         offset = self._write(self.log.append_record, key, value, self.leader_epoch, self.clock.wall_ms())
         self.appended()
         return offset
@@ -178,6 +230,7 @@ class Partition(TermEnd):
         bumps_epoch: bool,
     ) -> Appended:
         """Writes the end of a transaction; raises Refused when the marker comes too late."""
+        self._check_replicas()
         return self._append(
             partial(self.log.append_marker, bumps_epoch=bumps_epoch),
             kind,
@@ -222,31 +275,64 @@ class Partition(TermEnd):
     # -- committing
 
     def flush_if_due(self) -> None:
-        self._group_commit.flush_if_due()
+        self.group_commit.flush_if_due()
+        if self.replicas is not None:
+            self.replicas.appended()
 
     def _flushed(self) -> None:
-        if not self.commits_at_append and not self.is_closed:
+        if self.commits_at_append or self.is_closed:
+            return
+        if self.replicas is None:
             self.advance(self.log.flushed_offset)
+        else:
+            self.replicas.advance()
+
+    def needs_commit(self, acks: int) -> bool:
+        """Whether an answer may have to wait after the append."""
+        return acks == ACKS_ALL and not self.commits_at_append
 
     def release_waiting(self) -> None:
         high_watermark, waiting = self.log.high_watermark, self.waiting
+        is_enough = self.replicas is None or self.replicas.may_have_enough
         while waiting and waiting[0][0] < high_watermark:
-            _, future = waiting.popleft()
-            if not future.done():
+            _, _, future = waiting.popleft()
+            if future.done():
+                continue
+            if is_enough:
                 future.set_result(None)
+            else:
+                _refuse(future, self._not_enough(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
 
-    def when_committed(self, last_offset: Offset) -> asyncio.Future[None] | None:
-        """None when everything up to `last_offset` is committed; otherwise a future of it."""
+    def when_committed(self, last_offset: Offset, timeout_ms: int | None = None) -> asyncio.Future[None] | None:
+        """None when everything up to `last_offset` is committed; otherwise a future of it, which may be Refused.
+
+        The timeout is for other replicas: a flush of this node is waited for as long as it takes."""
         if last_offset < self.log.high_watermark:
             return None
         future: asyncio.Future[None] = self._loop.create_future()
+        until_ms = _NEVER_MS
+        if timeout_ms is not None and self.replicas is not None:
+            until_ms = self.clock.monotonic_ms() + timeout_ms
+            self.replicas.note_waiting()
         waiting = self.waiting
         if not waiting or waiting[-1][0] <= last_offset:
-            waiting.append((last_offset, future))
+            waiting.append((last_offset, until_ms, future))
         else:
             # A duplicate waits for an earlier offset than those that came after it.
-            self.waiting = deque(sorted([*waiting, (last_offset, future)], key=lambda item: item[0]))
+            self.waiting = deque(sorted([*waiting, (last_offset, until_ms, future)], key=lambda item: item[0]))
         return future
+
+    def expire_waiting(self, now_ms: int) -> bool:
+        """Tells those whose time is up: it is written, and may be committed later. Whether others wait on."""
+        if any(until_ms <= now_ms for _, until_ms, _ in self.waiting):
+            left: deque[tuple[Offset, int, asyncio.Future[None]]] = deque()
+            for item in self.waiting:
+                if item[1] > now_ms:
+                    left.append(item)
+                else:
+                    _refuse(item[2], Refused(ErrorCode.REQUEST_TIMED_OUT, "not all in-sync replicas have it yet"))
+            self.waiting = left
+        return bool(self.waiting)
 
     # -- reading
 
@@ -283,11 +369,48 @@ class Partition(TermEnd):
             aborted = log.aborted_between(offset, records) if isinstance(records, FileRange) else []
         return Fetched(records, high_watermark, stable, log.start_offset, aborted)
 
+    def fetch_as_replica(
+        self,
+        node_id: int,
+        broker_epoch: int,
+        offset: Offset,
+        log_start: Offset,
+        max_bytes: int,
+        *,
+        at_least_one: bool,
+        last_fetched_epoch: Epoch,
+        counts: bool,
+        warmed: bool = False,
+    ) -> Fetched:
+        """The batches from `offset` to the end of the log, for a follower; the order of checks is Kafka's.
+
+        `counts`: the follower is where it says. That is so once for each request, not when it is tried again."""
+        log, replicas = self.log, self.replicas
+        leader_end = log.end_offset  # before the records are read, or under load nobody would ever have caught up
+        if replicas is None or node_id not in replicas.in_sync.replicas:
+            raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {node_id} has no replica of this partition")
+        if last_fetched_epoch != NO_EPOCH:
+            diverging = self._diverging(offset, last_fetched_epoch)
+            if diverging is not None:
+                stable = log.last_stable_offset
+                return Fetched(None, log.high_watermark, stable, log.start_offset, diverging=diverging)
+        records = log.read(offset, max_bytes, leader_end, at_least_one=at_least_one, warmed=warmed)
+        if counts:
+            try:
+                replicas.note_fetch(node_id, broker_epoch, offset, log_start, leader_end)
+            except Refused:
+                if isinstance(records, FileRange):
+                    records.release()
+                raise
+        return Fetched(records, log.high_watermark, log.last_stable_offset, log.start_offset)
+
     def _diverging(self, offset: Offset, last_fetched_epoch: Epoch) -> tuple[Epoch, Offset] | None:
         """Where the reader's log and ours part, if what it has read is not what we have (KIP-595)."""
         epoch, end_offset = self.log.epochs.end_offset_for(last_fetched_epoch, self.log.end_offset)
         if end_offset < 0:
             raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {last_fetched_epoch} is not known here")
+        if offset < self.log.start_offset:
+            raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"the log begins at offset {self.log.start_offset}")
         return (epoch, end_offset) if epoch < last_fetched_epoch or end_offset < offset else None
 
     def watch(self, watcher: object, wake: Callable[[], None]) -> None:
@@ -300,6 +423,18 @@ class Partition(TermEnd):
     def wake_watchers(self) -> None:
         for wake in list(self.watchers.values()):
             wake()
+
+    def _begins_later(self) -> None:
+        self.wake_watchers()
+        if self.replicas is not None:
+            self.replicas.wake_end_watchers()
+
+    @property
+    def knows_end(self) -> bool:
+        """Whether the high watermark is at least where this leader began: before that it may be an old one, and what it
+        says is the end may have been read by others already."""
+        replicas = self.replicas
+        return replicas is None or self.log.high_watermark >= replicas.in_sync.epoch_start
 
     def offset_for_timestamp(self, timestamp_ms: int, up_to: Offset) -> TimestampOffset | None:
         found = self.log.offset_for_timestamp(timestamp_ms)
@@ -337,11 +472,11 @@ class Partition(TermEnd):
     async def close(self) -> None:
         """A clean stop: waits for the flush that is under way."""
         self.abandon()
-        await self._group_commit.when_over()
+        await self.group_commit.when_over()
 
     def abandon(self) -> None:
         """The partition is served here no longer."""
-        self._group_commit.stop()
+        self.group_commit.stop()
         self._end()
 
     def _end(self) -> None:
@@ -349,8 +484,13 @@ class Partition(TermEnd):
         self.is_closed = True
         self._generation.raise_it()
         while self.waiting:
-            _, future = self.waiting.popleft()
-            if not future.done():
-                future.set_exception(Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is closed"))
-                future.exception()  # whoever waited may have gone, and then it is no error that nobody hears of it
+            _refuse(self.waiting.popleft()[2], Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is closed"))
         self.wake_watchers()
+        if self.replicas is not None:
+            self.replicas.end()
+
+
+def _refuse(future: asyncio.Future[None], refusal: Refused) -> None:
+    if not future.done():
+        future.set_exception(refusal)
+        future.exception()  # whoever waited may have gone, and then it is no error that nobody hears of it

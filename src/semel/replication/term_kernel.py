@@ -50,8 +50,8 @@ class TermEnd:
     commits_at_append: bool
     # Whether the topic wants a flush after so many records or so much time.
     flushes_in_turns: bool
-    # Offsets that somebody wants to be committed, in order, each with a future.
-    waiting: deque[tuple[int, asyncio.Future[None]]]
+    # Offsets that somebody wants to be committed, in order, each with how long it is waited for, and a future.
+    waiting: deque[tuple[int, int, asyncio.Future[None]]]
     # Who wants to know of anything new to read: each is called once or more.
     watchers: dict[object, Callable[[], None]]
 

@@ -198,7 +198,7 @@ async def test_closing_waits_for_the_flush_that_is_under_way() -> None:
     await asyncio.sleep(0.1)
     await room.partition.close()
     assert room.partition.log.flushed_offset == 1
-    assert not room.partition._group_commit.is_flushing
+    assert not room.partition.group_commit.is_flushing
     assert not room.broken
 
 
