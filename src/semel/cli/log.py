@@ -32,6 +32,10 @@ examples:
   semel log check ./data
   semel log check ./data/payments-0 --records
   semel log check ./data --json
+  semel log check ./data --against ./data-of-another-node
+
+--against compares the partitions that both nodes have, and does nothing else: below the high watermark they hold the
+same batches, offset by offset; compacted topics the same latest record of each key.
 
 exit codes: 0 nothing is wrong, 1 something is. docs/log-files.md explains the files.
 """
@@ -76,6 +80,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     check.add_argument(
         "--records", action="store_true", help="open every batch and read each record, which takes longer"
     )
+    check.add_argument("--against", metavar="DIR", help="compare with the directory of another node, or its partition")
     add_output_arguments(check)
     check.set_defaults(run=_check)
 
@@ -175,6 +180,10 @@ def _check(options: argparse.Namespace) -> int:
 
     output, files, findings = Output.of(options), RealFiles(), Findings()
     path: str = options.path.rstrip("/") or "/"
+    if options.against is not None:
+        from semel.cli.log_against import check_against
+
+        return check_against(output, files, path, options.against)
     if not files.is_dir(path):
         raise NotFound(f"{path} is not a directory")
     is_whole = is_root(files, path) or bool(partition_directories(files, path))

@@ -205,6 +205,30 @@ class Kind(Enum):
         Severity.WARNING,
         "A node refuses to start here until the file is mended, or takes another identity.",
     )
+    # -- two replicas
+    DIFFERENT_BATCH = (
+        Severity.DAMAGE,
+        "Below the high watermark all replicas are the same: consumers get other records, depending on who leads. Find "
+        "out which replica is right, stop the other node and remove the partition's directory there: it is copied "
+        "again from the leader.",
+    )
+    MISSING_BATCH = (
+        Severity.DAMAGE,
+        "Below the high watermark all replicas are the same: records that were acknowledged are in one of them only. "
+        "Should the other one lead, consumers miss them.",
+    )
+    DIFFERENT_KEY = (
+        Severity.DAMAGE,
+        "Compaction keeps the latest record of each key on every replica: readers of the whole topic get another "
+        "state, depending on who leads.",
+    )
+    OTHER_TOPIC = (
+        Severity.WARNING,
+        "They are not replicas of each other: the topic was deleted and made again, and one of the nodes has not heard "
+        "of it, or the directories are those of different clusters.",
+    )
+    BEHIND = (Severity.NOTE, "A follower that has not fetched everything yet, or the end of one that is not flushed.")
+    NO_REPLICA = (Severity.NOTE, "There is nothing to compare it with: not every node has every partition.")
     NO_LOG = (Severity.NOTE, "There is nothing to check.")
     VANISHED = (Severity.NOTE, "A node is at work here: retention or compaction has removed it meanwhile.")
 
