@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import argparse
 
+from semel.cli.connection import add_connection_arguments
+from semel.cli.connection import run as run_coroutine
+from semel.cli.output import Output, add_output_arguments
+
+_WATCH_S = 2.0
 _EXAMPLES = """examples:
   semel cluster start --nodes 3
+  semel cluster status
 """
 _START = """A controller and as many brokers as you say, each a process of its own on free ports of 127.0.0.1. With
 --dir the cluster is kept there, and a later start finds its data and its addresses; without, everything is removed at
@@ -16,6 +22,16 @@ examples:
   semel cluster start
   semel cluster start --nodes 3 --dir ./cluster
   semel cluster start --nodes 3 --json --set log.segment.bytes=10485760
+"""
+_STATUS = """LACKS counts the records that leaders have and the node does not, METADATA the same for the cluster's
+metadata; - stands where nobody knows. Works on Apache Kafka as well.
+
+examples:
+  semel cluster status
+  semel cluster status --watch
+  semel cluster status --json --bootstrap localhost:9092
+
+exit codes: 0 all nodes are up and all replicas in sync, 1 not so.
 """
 
 
@@ -41,6 +57,40 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     start.add_argument("--json", action="store_true", help="tell what runs, and what ends, in lines of JSON")
     start.add_argument("--debug", action="store_true", help="tell where an error came from")
     start.set_defaults(run=_start)
+
+    status = actions.add_parser(
+        "status",
+        help="nodes, who leads how much, and what is not in sync",
+        description="Show nodes, who leads how much, and the partitions that are not in sync or have no leader.",
+        epilog=_STATUS,
+    )
+    status.add_argument(
+        "--watch",
+        nargs="?",
+        type=_seconds,
+        const=_WATCH_S,
+        metavar="SECONDS",
+        help=f"again and again, until Ctrl-C (every {_WATCH_S:g} s)",
+    )
+    add_output_arguments(status)
+    add_connection_arguments(status)
+    status.set_defaults(run=_status)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 86_400:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+    return seconds
+
+
+def _status(options: argparse.Namespace) -> int:
+    from semel.cli.cluster_status import run
+
+    return run_coroutine(run(options, Output.of(options)))
 
 
 def _start(options: argparse.Namespace) -> int:

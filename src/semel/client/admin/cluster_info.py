@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from semel.client.admin.asking import AdminPart, Places, by_topic, problem_of
-from semel.client.admin.values import ClusterDescription, LogDir, NodeVersions, ReplicaSize, VersionRange
+from semel.client.admin.values import (
+    ClusterDescription,
+    LogDir,
+    NodeVersions,
+    QuorumDescription,
+    QuorumReplica,
+    ReplicaSize,
+    VersionRange,
+)
 from semel.client.errors import UnsupportedByBroker
 from semel.client.metadata import Node, TopicPartition, read_nodes
+from semel.wire.errors import ErrorCode
 from semel.wire.spec.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from semel.wire.spec.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from semel.wire.spec.describe_log_dirs import (
@@ -16,10 +25,18 @@ from semel.wire.spec.describe_log_dirs import (
     DescribeLogDirsResponse,
     LogDirDescription,
 )
+from semel.wire.spec.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumRequestPartition,
+    DescribeQuorumRequestTopic,
+    DescribeQuorumResponse,
+)
+from semel.wire.spec.describe_quorum import QuorumReplica as AnsweredReplica
 from semel.wire.spec.metadata import MetadataRequest, MetadataResponse
 
 _FENCED_SINCE = 2
 _ID_SINCE = 2
+_METADATA = "__cluster_metadata"
 
 
 class ClusterPart(AdminPart):
@@ -48,6 +65,34 @@ class ClusterPart(AdminPart):
             fenced=frozenset(node.broker_id for node in answer.brokers if node.is_fenced),
         )
 
+    async def describe_quorum(self) -> QuorumDescription:
+        """The controllers that keep the metadata, who of them leads, and how far each node has it."""
+        request = DescribeQuorumRequest(
+            topics=[
+                DescribeQuorumRequestTopic(topic_name=_METADATA, partitions=[DescribeQuorumRequestPartition()]),
+            ]
+        )
+        answer = await self._ask.one(
+            "describing the quorum",
+            request,
+            DescribeQuorumResponse,
+            route=self._ask.to_controller,
+            problem=_problem_of_quorum,
+        )
+        found = answer.topics[0].partitions[0]
+        return QuorumDescription(
+            found.leader_id,
+            found.leader_epoch,
+            found.high_watermark,
+            voters={one.replica_id: _quorum_replica(one) for one in found.current_voters},
+            observers={one.replica_id: _quorum_replica(one) for one in found.observers},
+            nodes={
+                node.node_id: Node(node.node_id, node.listeners[0].host, node.listeners[0].port)
+                for node in answer.nodes
+                if node.listeners
+            },
+        )
+
     async def describe_versions(self, node_ids: Iterable[int] | None = None) -> dict[int, NodeVersions]:
         """Which APIs and features nodes serve, all of them or those named, and the features that are switched on."""
         # An empty name is refused.
@@ -74,6 +119,20 @@ class ClusterPart(AdminPart):
             lambda answer: {found.log_dir: _log_dir(found) for found in answer.results},
             node_ids=node_ids,
         )
+
+
+def _problem_of_quorum(answer: DescribeQuorumResponse) -> tuple[int, str | None]:
+    """The code is at the top, or that of the one partition."""
+    if answer.error_code != ErrorCode.NONE:
+        return answer.error_code, answer.error_message
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            return partition.error_code, partition.error_message
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the answer has no partition of the metadata"
+
+
+def _quorum_replica(one: AnsweredReplica) -> QuorumReplica:
+    return QuorumReplica(one.replica_id, one.log_end_offset, one.last_fetch_timestamp, one.last_caught_up_timestamp)
 
 
 def _versions(answer: ApiVersionsResponse) -> NodeVersions:

@@ -16,6 +16,12 @@ from semel.wire.spec.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from semel.wire.spec.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, ElectLeadersTopic
+from semel.wire.spec.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from semel.wire.spec.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -23,6 +29,9 @@ from semel.wire.spec.list_partition_reassignments import (
 )
 
 _UNCLEAN_SINCE = 1
+_LATEST = -1
+_WHO_DEBUGS = -2
+"""Stands where a follower would give its number: any replica answers, with the end of its own log."""
 
 
 class ReplicasPart(AdminPart):
@@ -62,6 +71,28 @@ class ReplicasPart(AdminPart):
                         sheet.done(place, was_needed)
 
         return await self._ask.work_off(sheet, self._ask.to_controller, ask)
+
+    async def replica_ends(self, node_id: int, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where the logs of one node end, whether it leads them or follows. It is asked once: raises a SemelError if it
+        does not answer; partitions for which it has no answer are left out."""
+        request = ListOffsetsRequest(
+            replica_id=_WHO_DEBUGS,
+            topics=[
+                ListOffsetsTopic(
+                    name=topic,
+                    partitions=[ListOffsetsPartition(partition_index=index, timestamp=_LATEST) for index in indexes],
+                )
+                for topic, indexes in by_topic(partitions).items()
+            ],
+            timeout_ms=self._ask.server_timeout_ms,
+        )
+        answer = await self._ask.cluster.call(node_id, request, ListOffsetsResponse)
+        return {
+            TopicPartition(topic.name, found.partition_index): found.offset
+            for topic in answer.topics
+            for found in topic.partitions
+            if found.error_code == ErrorCode.NONE and found.offset >= 0
+        }
 
     async def alter_partition_reassignments(self, moves: Mapping[TopicPartition, Sequence[int] | None]) -> None:
         """Moves partitions to these nodes, the preferred leader first; None calls a move off. The call returns when the

@@ -175,6 +175,28 @@ class ClusterDescription:
     fenced: frozenset[int] = frozenset()
 
 
+class QuorumReplica(NamedTuple):
+    """How far a node has the metadata. The times are wall clock milliseconds of the quorum's leader, or -1."""
+
+    node_id: int
+    end_offset: int
+    last_fetch_ms: int = -1
+    last_caught_up_ms: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumDescription:
+    """The controllers: the leader is the one that decides, voters elect it, observers (brokers) read along. `nodes` has
+    the addresses of controllers, where the broker tells them."""
+
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    voters: Mapping[int, QuorumReplica]
+    observers: Mapping[int, QuorumReplica]
+    nodes: Mapping[int, Node] = field(default_factory=dict)
+
+
 class VersionRange(NamedTuple):
     lowest: int
     highest: int
