@@ -12,7 +12,9 @@ same for programs without asyncio.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from semel.version import VERSION
+
+__version__ = VERSION
 
 if TYPE_CHECKING:
     from semel.client.admin.admin import Admin as Admin

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
-from semel import __version__
 from semel.broker.cluster_view import ClusterView
 from semel.broker.node_info import NodeInfo
 from semel.host.api import Host
@@ -17,6 +16,7 @@ from semel.peer.connector import Connector
 from semel.peer.errors import PeerError, TimedOut, Unreachable, Unsupported
 from semel.peer.nodes import Nodes
 from semel.rpc.connection import Disconnected, NoAnswer, VersionNotServed
+from semel.version import VERSION
 from semel.wire.errors import WireError
 from semel.wire.schema import Request, Response
 
@@ -46,7 +46,7 @@ class Peers:
         self._connector = Connector(
             host,
             client_id=f"broker-{node.node_id}-{purpose}",
-            software_version=__version__,
+            software_version=VERSION,
             timeout_s=_CONNECT_S,
             max_frame_bytes=node.config.int("socket.request.max.bytes"),
         )
