@@ -47,6 +47,10 @@ _DELETE = """examples:
   semel topic delete payments
   semel topic delete payments receipts --yes --if-exists
 """
+_REPLICAS = """examples:
+  semel topic replicas --all --factor 3
+  semel topic replicas payments --factor 3 --dry-run
+"""
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -89,6 +93,20 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     alter.add_argument("--reset", action="append", default=[], metavar="NAME", help="back to its default; repeatable")
     alter.set_defaults(run=lambda options: run(_alter(options, Output.of(options))))
 
+    replicas = actions.add_parser(
+        "replicas",
+        help="give topics more or fewer replicas",
+        description="Give topics more or fewer replicas, and wait until they are in sync. New ones go to the racks\n"
+        "and nodes that have the fewest; leaders stay where they are.",
+        epilog=_REPLICAS,
+    )
+    replicas.add_argument("topics", nargs="*", metavar="TOPIC")
+    replicas.add_argument("--all", action="store_true", help="all topics, the cluster's own ones too")
+    replicas.add_argument("--factor", type=at_least_one, required=True, metavar="N", help="replicas of each partition")
+    replicas.add_argument("--dry-run", action="store_true", help="only show what would be done")
+    replicas.add_argument("--no-wait", dest="wait", action="store_false", help="do not wait until they are in sync")
+    replicas.set_defaults(run=_replicas)
+
     delete = actions.add_parser(
         "delete",
         help="delete topics and all their records",
@@ -100,7 +118,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     delete.add_argument("--if-exists", action="store_true", help="a topic that is not there is no error")
     delete.set_defaults(run=lambda options: run(_delete(options, Output.of(options))))
 
-    for action in (create, listing, describe, alter, delete):
+    for action in (create, listing, describe, alter, replicas, delete):
         add_output_arguments(action)
         add_connection_arguments(action)
 
@@ -348,6 +366,15 @@ async def _alter(options: argparse.Namespace, output: Output) -> int:
     if options.partitions is not None:
         output.line(f"{options.topic}: {count_text(options.partitions, 'partition')} now")
     return Exit.OK
+
+
+# -- replicas
+
+
+def _replicas(options: argparse.Namespace) -> int:
+    from semel.cli.topic_replicas import run as give_replicas
+
+    return run(give_replicas(options, Output.of(options)))
 
 
 # -- delete
