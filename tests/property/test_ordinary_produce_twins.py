@@ -157,8 +157,12 @@ def lane_of(kernel: Any, reader: Reader, term: Any, round_: Any, siblings: Any, 
     generation = kernel.Generation()
     term.generation = generation
     return kernel.ProduceLane(
-        round_, reader.form, reply, term, reader.rules, reader.may_join, waits, generation, siblings
+        round_, reader.form, reply, term, reader.rules, reader.may_join, waits, 1000, _refuse, generation, siblings
     )
+
+
+def _refuse(correlation_id: int, connection: Any, error: BaseException) -> bytes:
+    raise error
 
 
 def makers(version: int, config: Any = CONFIG, partition: int = 3) -> list[Reader]:
@@ -513,7 +517,7 @@ def term_of(kernel: Any, log: Any, *, commits_at_append: bool = False) -> Any:
         def wake_watchers(self) -> None:
             self.woken += 1
 
-        def when_committed(self, last_offset: int) -> str | None:
+        def when_committed(self, last_offset: int, timeout_ms: int) -> str | None:
             return None if last_offset < self.log.high_watermark else f"committed up to {last_offset}"
 
     return PlainTerm()
@@ -536,7 +540,7 @@ class Sender:
         self.longer.append(bytes(frame))
         return b"in other words"
 
-    def answer_when(self, commits: list[Any], answer: bytes) -> bytes | None:
+    def answer_when(self, commits: list[Any], answer: bytes, taken: Any) -> bytes | None:
         if not commits:
             return answer
         self.waiting.append((commits, answer))

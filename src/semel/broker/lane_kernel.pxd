@@ -37,6 +37,8 @@ cdef class PendingProduce(PendingAppend):
     cdef object connection
     cdef Py_ssize_t frame_start
     cdef Py_ssize_t frame_end
+    cdef long long correlation_id
+    cdef object commit
     cdef object error
     cdef object answer
     cdef public bint is_made
@@ -56,6 +58,8 @@ cdef class ProduceLane:
     cdef OrdinaryRules rules
     cdef object may_join
     cdef bint waits
+    cdef long long timeout_ms
+    cdef object refuse
     cdef Generation generation
     cdef long long made_in
     cdef dict siblings

@@ -166,7 +166,7 @@ class AppendRound:
             else:
                 lane = one.lane
                 if lane.waits and one.answer is not None:
-                    one.answer = one.connection.answer_when(one.commits_of([one]), one.answer)
+                    one.answer = one.connection.answer_when(one.commits_of([one]), one.answer, one)
 
 
 @cython.final
@@ -179,6 +179,8 @@ class PendingProduce(PendingAppend):
     connection: ServedConnection
     frame_start: int
     frame_end: int
+    correlation_id: int
+    commit: asyncio.Future[None] | None  # what its answer waits for
     error: Exception | None  # why it could not be written
     answer: bytes | None
     is_made: bool
@@ -194,15 +196,38 @@ class PendingProduce(PendingAppend):
         """What has to be done before the answers to these, which came in one read, may leave."""
         one: PendingProduce
         lane: ProduceLane
-        last_offsets: dict[Partition, int] = {}
+        last: dict[Partition, PendingProduce] = {}
+        commits: dict[Partition, asyncio.Future[None] | None] = {}
+        if len(answers) == 1:
+            one = answers[0]
+            lane = one.lane
+            if lane.waits and one.is_written:
+                one.commit = lane.term.when_committed(one.last_offset, lane.timeout_ms)
+            return [] if one.commit is None else [one.commit]
         for one in answers:
             lane = one.lane
             if lane.waits and one.is_written:
-                last_offsets[lane.term] = one.last_offset
-        commits: list[asyncio.Future[None] | None] = [
-            term.when_committed(last_offset) for term, last_offset in last_offsets.items()
-        ]
-        return [commit for commit in commits if commit is not None]
+                last[lane.term] = one
+        for term, one in last.items():
+            lane = one.lane
+            commits[term] = term.when_committed(one.last_offset, lane.timeout_ms)
+        for one in answers:
+            lane = one.lane
+            if lane.waits and one.is_written:
+                one.commit = commits[lane.term]
+        return [commit for commit in commits.values() if commit is not None]
+
+    def after_failure(self) -> bytes:
+        """The answer, when one of those that it was to leave with is not committed."""
+        lane: ProduceLane = self.lane
+        error: BaseException | None = None
+        if not self.is_written:
+            return b""  # it was answered by the ordinary path
+        if self.commit is not None and self.commit.done() and not self.commit.cancelled():
+            error = self.commit.exception()
+        if error is None:
+            return lane.reply.to(self.correlation_id, self.base_offset, lane.log.start_offset)
+        return lane.refuse(self.correlation_id, self.connection, error)
 
     def answer_or_fall_back(self) -> bytes | None:
         """The answer of one that is made; if it was not written, what the ordinary path has to say at once."""
@@ -213,8 +238,8 @@ class PendingProduce(PendingAppend):
     def make(self, lane: ProduceLane) -> None:
         self.is_made = True
         if self.is_written:
-            correlation_id: cython.longlong = number(self.data, self.frame_start + _CORRELATION_AT, 4)
-            self.answer = lane.reply.to(correlation_id, self.base_offset, lane.log.start_offset)
+            self.correlation_id = number(self.data, self.frame_start + _CORRELATION_AT, 4)
+            self.answer = lane.reply.to(self.correlation_id, self.base_offset, lane.log.start_offset)
 
     def fall_back(self) -> None:
         if isinstance(self.error, Refused):  # by the disk; the ordinary path has words for it
@@ -237,6 +262,8 @@ class ProduceLane:
     rules: OrdinaryRules
     may_join: Callable[[int, int], bool] | None
     waits: bool
+    timeout_ms: int
+    refuse: Callable[[int, ServedConnection, BaseException], bytes]
     generation: Generation
     made_in: int
     siblings: dict[bytes, ProduceLane]
@@ -251,12 +278,15 @@ class ProduceLane:
         rules: OrdinaryRules,
         may_join: Callable[[int, int], bool] | None,
         waits: bool,
+        timeout_ms: int,
+        refuse: Callable[[int, ServedConnection, BaseException], bytes],
         generation: Generation,
         siblings: dict[bytes, ProduceLane],
     ) -> None:
         """`may_join(producer_id, producer_epoch)` is asked for each batch of a transactional producer. `waits`: whether
-        its answers wait for a flush. `siblings`: the lanes of the same principal, by the bytes of a request after its
-        correlation id and before its records."""
+        its answers wait until what they tell is committed; for `timeout_ms` where that takes other nodes.
+        `refuse(correlation_id, connection, error)` makes the answer when that fails. `siblings`: the lanes of the same
+        principal, by the bytes of a request after its correlation id and before its records."""
         self.round = round
         self.form = form
         self.reply = reply
@@ -266,6 +296,8 @@ class ProduceLane:
         self.rules = rules
         self.may_join = may_join
         self.waits = waits
+        self.timeout_ms = timeout_ms
+        self.refuse = refuse
         self.generation = generation
         self.made_in = generation.number
         self.siblings = siblings
@@ -319,7 +351,7 @@ class ProduceLane:
         one.connection = connection
         one.frame_start = frame_start
         one.frame_end = frame_end
-        one.answer = one.error = one.batch = None
+        one.answer = one.error = one.batch = one.commit = None
         one.is_made = False
         self.round.waiting.append(one)
         return one

@@ -11,12 +11,14 @@ from typing import cast
 
 from semel.broker.cluster_view import ClusterView
 from semel.broker.lane_kernel import AppendRound, ProduceLane, ReplyForm, RequestForm
+from semel.broker.leader_hints import LeaderHints
+from semel.broker.produce_refusals import endpoints_of, refused_after_append
 from semel.broker.topics import Topics
 from semel.broker.transactional_produce import TransactionVerifier
 from semel.coordinator.topic_names import INTERNAL_TOPICS
 from semel.coordinator.txn.decisions import Identity
 from semel.log.errors import Refused
-from semel.replication.partition import Partition
+from semel.replication.partition import ACKS_ALL, Partition
 from semel.replication.term_kernel import Generation
 from semel.rpc.served import ServedConnection
 from semel.wire.frame import response_parts
@@ -30,7 +32,7 @@ from semel.wire.spec.produce import (
 
 _MOST_LANES = 10_000
 _CORRELATION_END = 8
-_ACKS_ALL, _ACKS_LEADER = -1, 1
+_ACKS_ALL, _ACKS_LEADER = ACKS_ALL, 1
 _TOPIC_IDS_SINCE = 13
 # Numbers that occur nowhere else in a response: where they stand, the true ones are put.
 _BASE_OFFSET, _START_OFFSET = 0x1B2C3D4E5F607182, 0x2C3D4E5F60718293
@@ -99,7 +101,9 @@ class ProduceLanes:
             partition,
             rules,
             may_join,
-            request.acks == _ACKS_ALL and not partition.commits_at_append,
+            partition.needs_commit(request.acks),
+            request.timeout_ms,
+            self._refuse_for(request, version),
             self._generation,
             siblings,
         )
@@ -115,6 +119,26 @@ class ProduceLanes:
             return self._topics.partition(name, topic.partition_data[0].index)
         except Refused:
             return None
+
+    def _refuse_for(
+        self, request: ProduceRequest, version: int
+    ) -> Callable[[int, ServedConnection, BaseException], bytes]:
+        """Makes the answer to a batch that is written and was not committed."""
+        (topic,) = request.topic_data
+        index = topic.partition_data[0].index
+        name, topic_id, cluster = topic.name, topic.topic_id, self._cluster
+
+        def refuse(correlation_id: int, connection: ServedConnection, error: BaseException) -> bytes:
+            if not isinstance(error, Refused):
+                raise error
+            hints = LeaderHints(cluster, connection.listener)
+            place = topic_id if version >= _TOPIC_IDS_SINCE else name
+            result = refused_after_append(PartitionProduceResponse(index=index), error, place, hints)
+            told = TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=[result])
+            response = ProduceResponse(responses=[told], node_endpoints=endpoints_of(hints))
+            return b"".join(cast(list[bytes], response_parts(correlation_id, response, version)))
+
+        return refuse
 
     def _may_join(self, transactional_id: str, partition: Partition, version: int) -> Callable[[int, int], bool]:
         may_write_at_once, place = self._verifier.may_write_at_once, (partition.topic, partition.index)

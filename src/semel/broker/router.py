@@ -38,13 +38,17 @@ _MOST_BYTES_WITHOUT_RECORDS = 8 << 20
 
 
 class Committing:
-    """An answer that is complete but for its durability: the connection's next request may be served meanwhile."""
+    """An answer that is complete but for its durability: the connection's next request may be served meanwhile.
+    `after_failure` makes the one that is sent when some of what it waits for has failed."""
 
-    __slots__ = ("response", "waits_for")
+    __slots__ = ("after_failure", "response", "waits_for")
 
-    def __init__(self, response: Response, waits_for: list[asyncio.Future[None]]) -> None:
+    def __init__(
+        self, response: Response, waits_for: list[asyncio.Future[None]], after_failure: Callable[[], Response]
+    ) -> None:
         self.response = response
         self.waits_for = waits_for
+        self.after_failure = after_failure
 
 
 class Parked(ABC):
@@ -103,7 +107,11 @@ class Router:
         if result is None:
             return None
         if isinstance(result, Committing):
-            return Ready(_parts(header.correlation_id, result.response, version), all_of(result.waits_for))
+            return Ready(
+                _parts(header.correlation_id, result.response, version),
+                all_of(result.waits_for),
+                lambda: _parts(header.correlation_id, result.after_failure(), version),
+            )
         if isinstance(result, Parked):
             return self._parked(result, header.correlation_id, version)
         begun = Begun(result)

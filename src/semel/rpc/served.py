@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from semel.host.api import FileRange, Link, Part
 from semel.rpc.budget import Waiter
 from semel.rpc.buffers import LARGEST_KEPT_BYTES, size_of
-from semel.rpc.served_kernel import Receiving
+from semel.rpc.served_kernel import AfterFailure, Receiving
 
 if TYPE_CHECKING:
     from semel.rpc.server import Server
@@ -64,19 +64,41 @@ class Later:
 
 
 class Ready(Later):
-    """One whose bytes are known, but that may not leave before `leave` is done: if that fails, the connection ends."""
+    """One whose bytes are known, but that may not leave before `leave` is done. If that fails, `otherwise` makes what
+    is sent instead; without it the connection ends."""
 
-    __slots__ = ("parts",)
+    __slots__ = ("otherwise", "parts")
 
-    def __init__(self, parts: Parts, leave: asyncio.Future[Any]) -> None:
+    def __init__(self, parts: Parts, leave: asyncio.Future[Any], otherwise: Callable[[], Parts] | None = None) -> None:
         self.future = leave
         self.may_go_on = True
         self.holds_request = False
         self.parts = parts
+        self.otherwise = otherwise
 
 
 def all_of(commits: list[asyncio.Future[None]]) -> asyncio.Future[Any]:
-    return commits[0] if len(commits) == 1 else asyncio.gather(*commits)
+    """Done when all are, and failed if one of them has."""
+    if len(commits) == 1:
+        return commits[0]
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    left = len(commits)
+
+    def one_is_done(_: asyncio.Future[None]) -> None:
+        nonlocal left
+        left -= 1
+        if left or done.done():
+            return
+        errors = [asyncio.CancelledError() if one.cancelled() else one.exception() for one in commits]
+        error = next(filter(None, errors), None)
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    for commit in commits:
+        commit.add_done_callback(one_is_done)
+    return done
 
 
 class Promised(Later):
@@ -102,7 +124,7 @@ class CloseConnection(Exception):
 
 
 class _Slot:
-    __slots__ = ("blocks", "future", "parts", "request_bytes")
+    __slots__ = ("blocks", "future", "otherwise", "parts", "request_bytes")
 
     def __init__(
         self,
@@ -112,6 +134,7 @@ class _Slot:
     ) -> None:
         self.parts = parts  # known before the future is done, of an answer that is `Ready`
         self.future = future
+        self.otherwise: Callable[[], Parts] | None = None
         self.blocks = blocks
         self.request_bytes = 0
 
@@ -356,16 +379,26 @@ class ServedConnection(Receiving):
         self._take(answer, 0)
         return None
 
-    def answer_when(self, commits: list[asyncio.Future[None]], answer: bytes) -> bytes | None:
-        """An answer that is to be sent at once is returned; any other is sent in its turn."""
+    def answer_when(
+        self, commits: list[asyncio.Future[None]], answer: bytes, taken: AfterFailure | None = None
+    ) -> bytes | None:
+        """An answer that is to be sent at once is returned; any other is sent in its turn. `taken` knows what to answer
+        when a commit has failed."""
         if not commits and not self._outstanding:
             return answer
-        self.send_in_turn(commits, answer)
+        self.send_in_turn(commits, answer, taken)
         return None
 
-    def send_in_turn(self, commits: list[asyncio.Future[None]], answer: bytes | None) -> None:
-        if answer is not None:
-            self._take(Ready([answer], all_of(commits)) if commits else [answer], 0)
+    def send_in_turn(
+        self, commits: list[asyncio.Future[None]], answer: bytes | None, taken: AfterFailure | None = None
+    ) -> None:
+        if answer is None:
+            return
+        if not commits:
+            self._take([answer], 0)
+            return
+        otherwise = None if taken is None else partial(_after_failure, taken)
+        self._take(Ready([answer], all_of(commits), otherwise), 0)
 
     def _serve(self, frame: memoryview, budget_bytes: int) -> bool:
         """Whether the bytes of the request are still needed when this returns."""
@@ -389,7 +422,9 @@ class ServedConnection(Receiving):
         """Sends an answer when its turn comes. Whether the bytes of its request are still needed."""
         is_held = False
         if isinstance(answer, Later):
-            slot = _Slot(answer.parts if type(answer) is Ready else None, answer.future, not answer.may_go_on)
+            slot = _Slot(None, answer.future, not answer.may_go_on)
+            if type(answer) is Ready:
+                slot.parts, slot.otherwise = answer.parts, answer.otherwise
             is_held = answer.holds_request
             if is_held:
                 slot.request_bytes, budget_bytes = budget_bytes, 0
@@ -422,6 +457,9 @@ class ServedConnection(Receiving):
             self._refuse("its request was given up")
             return
         error = future.exception()
+        if error is not None and slot.otherwise is not None:
+            self._deliver_otherwise(slot, slot.otherwise)
+            return
         if isinstance(error, CloseConnection) or (error is not None and slot.parts is not None):
             self._refuse(str(error))
             return
@@ -429,6 +467,14 @@ class ServedConnection(Receiving):
             self.not_served(error)
             return
         self._deliver(slot, future.result() if slot.parts is None else slot.parts)
+
+    def _deliver_otherwise(self, slot: _Slot, otherwise: Callable[[], Parts]) -> None:
+        try:
+            parts = otherwise()
+        except Exception as error:
+            self.not_served(error)
+        else:
+            self._deliver(slot, parts)
 
     def _deliver(self, slot: _Slot, parts: Parts | None) -> None:
         """An answer is there: it leaves when those before it have left."""
@@ -521,6 +567,10 @@ class ServedConnection(Receiving):
                 slot.future.cancel()
             _release(slot.parts)
         self._outstanding.clear()
+
+
+def _after_failure(taken: AfterFailure) -> Parts:
+    return [taken.after_failure()]
 
 
 def _room(length: int, filled: int) -> int:

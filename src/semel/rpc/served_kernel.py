@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 compiled: bool = cython.compiled
 
 
-class Taken(Protocol):
+class AfterFailure(Protocol):
+    """What has an answer also when the records that it tells of could not be committed."""
+
+    def after_failure(self) -> bytes: ...
+
+
+class Taken(AfterFailure, Protocol):
     """A request that a lane has taken, with those that came in one read."""
 
     is_made: bool
@@ -38,9 +44,13 @@ class Taken(Protocol):
 class Answering(Protocol):
     """A connection, as its answers see it."""
 
-    def answer_when(self, commits: list[asyncio.Future[None]], answer: bytes) -> bytes | None: ...
+    def answer_when(
+        self, commits: list[asyncio.Future[None]], answer: bytes, taken: AfterFailure | None = None
+    ) -> bytes | None: ...
 
-    def send_in_turn(self, commits: list[asyncio.Future[None]], answer: bytes | None) -> None: ...
+    def send_in_turn(
+        self, commits: list[asyncio.Future[None]], answer: bytes | None, taken: AfterFailure | None = None
+    ) -> None: ...
 
 
 # A request that waits in the shared buffer takes so many bytes of it or a multiple; not a power of two, or the first
@@ -126,16 +136,19 @@ class ReplyBatch:
                 self.is_made = True
                 commits: list[asyncio.Future[None]] = self.answers[0].commits_of(self.answers)
                 self.answer = self.connection.answer_when(
-                    commits, b"".join([part for part in parts if part is not None])
+                    commits, b"".join([part for part in parts if part is not None]), self
                 )
         return self.answer
+
+    def after_failure(self) -> bytes:
+        return b"".join([one.after_failure() for one in self.answers])
 
     def send_in_turn(self) -> None:
         """Some can only be answered by the ordinary path, perhaps not at once: those behind them wait for that."""
         if not self.is_made:
             self.is_made = True
             for one in self.answers:
-                self.connection.send_in_turn(one.commits_of([one]), one.answer_or_fall_back())
+                self.connection.send_in_turn(one.commits_of([one]), one.answer_or_fall_back(), one)
 
 
 @cython.cclass
@@ -167,10 +180,14 @@ class Receiving:
     def not_served(self, error: BaseException) -> None:
         raise NotImplementedError
 
-    def answer_when(self, commits: list[asyncio.Future[None]], answer: bytes) -> bytes | None:
+    def answer_when(
+        self, commits: list[asyncio.Future[None]], answer: bytes, taken: AfterFailure | None = None
+    ) -> bytes | None:
         raise NotImplementedError
 
-    def send_in_turn(self, commits: list[asyncio.Future[None]], answer: bytes | None) -> None:
+    def send_in_turn(
+        self, commits: list[asyncio.Future[None]], answer: bytes | None, taken: AfterFailure | None = None
+    ) -> None:
         raise NotImplementedError
 
     @property

@@ -30,6 +30,7 @@ class PendingRequest:
         self._connection = connection
         self._request = request
         self._answer: bytes | None = None
+        self.commit: asyncio.Future[None] | None = None
 
     def made(self) -> bytes | None:
         if not self.is_made:
@@ -39,6 +40,7 @@ class PendingRequest:
     def settle(self) -> None:
         """Answers with what the request is by now, in its place."""
         self.is_made = True
+        self._body = bytes(self._request[4:])  # the next read may be written over it
         if not self.is_bad:
             self._answer = framed(bytes(self._request[4:]))
             self._lane.bench.dispatch.seen.append(b"settled: " + bytes(self._request[4:]))
@@ -51,10 +53,19 @@ class PendingRequest:
             self.answer_or_fall_back()
         elif self.waits:
             assert self._answer is not None
-            self._answer = self._connection.answer_when(self.commits_of([self]), self._answer)
+            self._answer = self._connection.answer_when(self.commits_of([self]), self._answer, self)
 
     def commits_of(self, answers: list[PendingRequest]) -> list[asyncio.Future[None]]:
-        return [self._lane.commit() for one in answers if one.waits and not one.is_committed]
+        waiting = [one for one in answers if one.waits and not one.is_committed]
+        for one in waiting:
+            one.commit = self._lane.commit()
+        return [one.commit for one in waiting if one.commit is not None]
+
+    def after_failure(self) -> bytes:
+        error = self.commit.exception() if self.commit is not None else None
+        if isinstance(error, OSError):
+            raise error
+        return framed(b"refused " + self._body) if error else framed(self._body)
 
     def answer_or_fall_back(self) -> bytes | None:
         if self.is_bad:
@@ -239,9 +250,31 @@ async def test_a_commit_that_fails_ends_the_connection_of_those_that_wait_for_it
     two = [body("quick wait 1", 14), body("quick wait 2", 14)]
     made(read(connection, b"".join(map(framed, two))))
     lane.commits[1].set_exception(OSError("planted"))
+    lane.commits[0].set_result(None)
+    await turn()
     await turn()
     assert link.answers() == []
     assert link.is_closed
+
+
+@pytest.mark.parametrize("count", [1, 3])
+async def test_a_commit_that_is_refused_is_told_in_the_answer_of_its_request(count: int) -> None:
+    bench = Bench()
+    lane = Lane(bench)
+    link, connection = connected(bench, lane)
+    requests = [body(f"quick wait {number}", 14) for number in range(count)]
+    made(read(connection, b"".join(map(framed, requests))))
+    made(read(connection, framed(body("quick 9", 14))))
+    lane.commits[0].set_exception(ValueError("refused"))
+    await turn()
+    if count > 1:
+        assert link.answers() == [], "those that came in one read leave together"
+    for commit in lane.commits[1:]:
+        commit.set_result(None)
+    await turn()
+    await turn()
+    assert link.answers() == [b"refused " + requests[0], *requests[1:], body("quick 9", 14)]
+    assert not link.is_closed
 
 
 async def test_those_before_one_that_fails_are_answered() -> None:

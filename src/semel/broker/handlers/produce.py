@@ -18,6 +18,7 @@ from semel.broker.cluster_view import ClusterView
 from semel.broker.context import RequestContext
 from semel.broker.handlers.transaction_errors import note_fenced
 from semel.broker.leader_hints import LeaderHints
+from semel.broker.produce_refusals import endpoints_of, leader_of, refused_after_append
 from semel.broker.router import Committing
 from semel.broker.topics import Topics
 from semel.broker.transactional_produce import (
@@ -32,7 +33,7 @@ from semel.log.record_refusals import MOST_NAMED
 from semel.log.types import Epoch, ProducerId
 from semel.log.validate import Validated
 from semel.records.compression import Codec
-from semel.replication.partition import Partition
+from semel.replication.partition import ACKS_ALL, Partition
 from semel.rpc.served import CloseConnection
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.produce import (
@@ -47,7 +48,7 @@ from semel.wire.spec.produce import (
     TopicProduceResponse,
 )
 
-_ACKS_ALL, _ACKS_LEADER, _ACKS_NONE = -1, 1, 0
+_ACKS_ALL, _ACKS_LEADER, _ACKS_NONE = ACKS_ALL, 1, 0
 _ATTRIBUTES_AT = 22
 _CODEC_BITS = 7
 _ZSTD_SINCE = 7
@@ -90,7 +91,9 @@ def handle(
     if request.acks == _ACKS_NONE:
         return None
     response.node_endpoints = produce.node_endpoints()
-    return Committing(response, produce.waits_for) if produce.waits_for else response
+    if not produce.waits_for:
+        return response
+    return Committing(response, produce.waits_for, lambda: produce.after_failure(response))
 
 
 class _Left(NamedTuple):
@@ -122,6 +125,7 @@ class _Produce:
         "_room",
         "_topics",
         "_verifier",
+        "_waiting",
         "waits_for",
     )
 
@@ -143,6 +147,7 @@ class _Produce:
         self._hints: LeaderHints | None = None
         self._room = MOST_NAMED  # for records that are named in the answer
         self.waits_for: list[asyncio.Future[None]] = []
+        self._waiting: list[tuple[TopicProduceData, PartitionProduceResponse]] = []  # for each what its result is
 
     # -- the ordinary path
 
@@ -161,7 +166,7 @@ class _Produce:
             return self._refused(topic, data, partition, refusal)
         if base_offset is None:
             return None
-        return self._written(data, partition, Appended(base_offset, partition.log.end_offset - 1))
+        return self._written(topic, data, partition, Appended(base_offset, partition.log.end_offset - 1))
 
     def _may_join(self, partition: Partition) -> Callable[[ProducerId, Epoch], bool]:
         transactional_id, version = self._request.transactional_id or "", self._context.version
@@ -213,7 +218,8 @@ class _Produce:
             return None
         response.node_endpoints = self.node_endpoints()
         if self.waits_for:
-            await asyncio.gather(*self.waits_for)
+            await asyncio.wait(self.waits_for)
+            self.after_failure(response)
         return response
 
     async def _validated(self, partition: Partition, records: memoryview | bytes) -> Validated:
@@ -233,7 +239,7 @@ class _Produce:
             batch = records if isinstance(records, Validated) else partition.validate(records or b"")
             if batch.header.is_transactional:
                 self._verifier.verify(self._request.transactional_id, batch.header, partition, self._context.version)
-            return self._written(data, partition, self._appended(partition, batch))
+            return self._written(topic, data, partition, self._appended(partition, batch))
         except Refused as refusal:
             return self._refused(topic, data, partition, refusal)
 
@@ -260,18 +266,31 @@ class _Produce:
         return self._topics.partition(name, data.index)
 
     def _written(
-        self, data: PartitionProduceData, partition: Partition, appended: Appended
+        self, topic: TopicProduceData, data: PartitionProduceData, partition: Partition, appended: Appended
     ) -> PartitionProduceResponse:
-        if self._request.acks == _ACKS_ALL:
-            committed = partition.when_committed(appended.last_offset)
-            if committed is not None:
-                self.waits_for.append(committed)
-        return PartitionProduceResponse(
+        result = PartitionProduceResponse(
             index=data.index,
             base_offset=appended.base_offset,
             log_append_time_ms=appended.append_time_ms,
             log_start_offset=partition.log.start_offset,
         )
+        if self._request.acks == _ACKS_ALL:
+            committed = partition.when_committed(appended.last_offset, self._request.timeout_ms)
+            if committed is not None:
+                self.waits_for.append(committed)
+                self._waiting.append((topic, result))
+        return result
+
+    def after_failure(self, response: ProduceResponse) -> ProduceResponse:
+        """The answer when all that it waited for is over: with what was refused."""
+        for committed, (topic, result) in zip(self.waits_for, self._waiting, strict=True):
+            error = committed.exception()
+            if isinstance(error, Refused):
+                refused_after_append(result, error, self._place(topic), self._leader_hints())
+            elif error is not None:
+                raise error
+        response.node_endpoints = self.node_endpoints()
+        return response
 
     def _name(self, topic: TopicProduceData) -> str:
         if self._context.version >= _TOPIC_IDS_SINCE:
@@ -297,19 +316,17 @@ class _Produce:
         )
 
     def _current_leader(self, topic: TopicProduceData, index: int, code: ErrorCode) -> LeaderIdAndEpoch | None:
+        return leader_of(self._place(topic), index, code, self._leader_hints())
+
+    def _place(self, topic: TopicProduceData) -> str | bytes:
+        return topic.topic_id if self._context.version >= _TOPIC_IDS_SINCE else topic.name
+
+    def _leader_hints(self) -> LeaderHints:
         self._hints = self._hints or LeaderHints(self._cluster, self._context.listener)
-        is_by_id = self._context.version >= _TOPIC_IDS_SINCE
-        leader = self._hints.leader(topic.topic_id if is_by_id else topic.name, index, code)
-        return None if leader is None else LeaderIdAndEpoch(leader_id=leader.node_id, leader_epoch=leader.epoch)
+        return self._hints
 
     def node_endpoints(self) -> list[NodeEndpoint]:
-        """Where the leaders are that were named in refusals."""
-        if self._hints is None:
-            return []
-        return [
-            NodeEndpoint(node_id=found.node_id, host=found.host, port=found.port, rack=found.rack)
-            for found in self._hints.endpoints()
-        ]
+        return endpoints_of(self._hints)
 
 
 def _name_within(room: int, refusal: Refused) -> int:
