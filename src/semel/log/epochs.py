@@ -58,6 +58,11 @@ class LeaderEpochs:
             self.entries.pop()
             self.is_dirty = True
 
+    def clear(self) -> None:
+        """Of a log that holds nothing; its file is gone as well."""
+        self.entries.clear()
+        self.is_dirty = False
+
     def truncate_start(self, start_offset: Offset) -> None:
         """Forgets epochs that ended before `start_offset`; the one it lies in now begins there."""
         while len(self.entries) > 1 and self.entries[1][1] <= start_offset:

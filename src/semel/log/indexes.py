@@ -49,6 +49,10 @@ class _IndexFile:
             self._disk.remove(self.path)
             self._file = None
 
+    def _head(self, count: int) -> bytes:
+        """The first entries, as they stand in the file."""
+        return b"" if self._file is None else self._file.read_at(0, count * self.entry.size)
+
 
 class _Index(_IndexFile):
     """Pairs of numbers, of which the first grows."""
@@ -99,6 +103,19 @@ class _Index(_IndexFile):
             self._file.write_at(self._written_bytes, memoryview(self._entries)[self._written_bytes :].tobytes())
             self._written_bytes = len(self._entries)
 
+    def first_entries(self, count: int) -> bytearray:
+        """For `reopen`."""
+        if self._entries is not None:
+            return self._entries[: count * self.entry.size]
+        return bytearray(self._head(count))
+
+    def reopen(self, entries: bytearray) -> None:
+        """Goes on in memory behind these entries. The file, which holds more, goes; `write_out` makes another one."""
+        self.remove()
+        self._entries = entries
+        self.count = len(entries) // self.entry.size
+        self._written_bytes = 0
+
     def seal(self) -> None:
         """Writes everything out and lets go of the memory. From here on it is as believable as any file."""
         self.write_out()
@@ -118,6 +135,14 @@ class OffsetIndex(_Index):
 
     def append(self, offset: Offset, position: int) -> None:
         self._add(offset - self._base_offset, position)
+
+    def reopen(self, entries: bytearray) -> None:
+        super().reopen(entries)
+        self._most = None
+
+    def count_before(self, position: int) -> int:
+        """How many indexed batches begin before `position`."""
+        return bisect_left(range(self.count), position, key=lambda n: self._raw(n)[1])
 
     def last(self) -> tuple[Offset, int] | None:
         if self.count == 0:
@@ -177,7 +202,7 @@ class OffsetIndex(_Index):
 
     def before_position(self, position: int) -> tuple[Offset, int] | None:
         """The newest indexed batch that begins before `position`."""
-        number = bisect_left(range(self.count), position, key=lambda n: self._raw(n)[1]) - 1
+        number = self.count_before(position) - 1
         if number < 0:
             return None
         found, at = self._raw(number)
@@ -200,10 +225,15 @@ class TimeIndex(_Index):
             self._add(timestamp_ms, offset - self._base_offset)
 
     def last(self) -> tuple[int, Offset] | None:
-        if self.count == 0:
-            return None
-        timestamp_ms, relative = self._raw(self.count - 1)
+        return self.at(self.count - 1) if self.count else None
+
+    def at(self, number: int) -> tuple[int, Offset]:
+        timestamp_ms, relative = self._raw(number)
         return timestamp_ms, self._base_offset + relative
+
+    def count_before(self, offset: Offset) -> int:
+        """How many entries are of records before `offset`."""
+        return bisect_left(range(self.count), offset - self._base_offset, key=lambda n: self._raw(n)[1])
 
     def floor_offset(self, timestamp_ms: int) -> Offset:
         """Every batch that ends before this offset is older than `timestamp_ms`."""
@@ -251,6 +281,12 @@ class AbortedIndex(_IndexFile):
         new = b"".join(self.entry.pack(0, *aborted) for aborted in self._entries[self._written :])
         self._file.write_at(self._written * self.entry.size, new)
         self._written = len(self._entries)
+
+    def reopen(self, entries: list[AbortedTransaction]) -> None:
+        """Goes on behind these entries. The file, which holds more, goes; `write_out` makes another one."""
+        self.remove()
+        self._entries = entries
+        self._written = 0
 
     def clear(self) -> None:
         self._entries = []

@@ -5,10 +5,11 @@ moves `flushed_offset`. What is derived from the batches (indexes, producers, ab
 kept in step with every append and can always be rebuilt from them (see `recovery`).
 """
 
+import asyncio
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from typing import NamedTuple, TypeAlias
 
 from semel.config import TopicConfig
 from semel.host.api import Disk, File, FileRange
@@ -60,8 +61,22 @@ class TimestampOffset(NamedTuple):
     leader_epoch: Epoch
 
 
+# Makes durable that a log may end here, and begins there, from now on.
+AnnounceCut: TypeAlias = Callable[[Offset, Offset], Awaitable[None]]
+
+
 def _ignore(log: "Log") -> None:
     """Nobody asked to be told."""
+
+
+@asynccontextmanager
+async def _cut_alone() -> AsyncIterator[AnnounceCut]:
+    """Nobody else works on the log, and nothing beside it says what it holds."""
+
+    async def announce(end_offset: Offset, start_offset: Offset) -> None:
+        pass
+
+    yield announce
 
 
 @contextmanager
@@ -106,6 +121,10 @@ class Log(LogEnd):
         # Set by the store: what `partition.metadata` says, and who is told when a segment is sealed.
         self.identity: bytes | None = None
         self.on_roll: Callable[[Log], None] = _ignore
+        # Around every cut at the end: keeps other upkeep away.
+        self.cutting: Callable[[], AbstractAsyncContextManager[AnnounceCut]] = _cut_alone
+        # A cut was made, and is not durable yet: see `truncation`. Nothing may be appended meanwhile.
+        self.has_unsynced_cut = False
         self.trouble = DiskTrouble()  # the store's, if there is a store
         # Set by the partition: who is told when the log begins later than before.
         self.on_start: Callable[[], None] = lambda: None
@@ -120,6 +139,7 @@ class Log(LogEnd):
         self._is_name_durable = bool(self.segments)
         self._new_file: File | None = None
         self._is_flushing = False
+        self._flush_over: list[asyncio.Future[None]] = []
         # A disk that refused to make something durable is not asked again: what it says then is not to be believed.
         self._disk_failure: OSError | None = None
         self.is_closed = False
@@ -202,14 +222,14 @@ class Log(LogEnd):
         assert not self.pending, "others have these offsets, and are not written yet"
         base_offset, size_bytes = self.end_offset, len(batch)
         try:
-            segment = self._segment_for(size_bytes, last_offset, max_timestamp_ms, now_ms)
+            segment = self.segment_for(size_bytes, last_offset, max_timestamp_ms, now_ms)
         except OSError as error:
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk refused a segment: {error.strerror}") from error
         position = segment.write([batch])
         segment.note(last_offset, max_timestamp_ms, position, size_bytes, self.config.index_interval_bytes)
         self.note_written(segment, leader_epoch, base_offset)
 
-    def _segment_for(self, size_bytes: int, last_offset: Offset, max_timestamp_ms: int, now_ms: int) -> Segment:
+    def segment_for(self, size_bytes: int, last_offset: Offset, max_timestamp_ms: int, now_ms: int) -> Segment:
         """The active segment, after a roll when it is full, old, or out of index space."""
         if not self.segments:
             self._make_directory()
@@ -323,22 +343,33 @@ class Log(LogEnd):
     def _check_may_flush(self) -> None:
         if self._is_flushing:
             raise BrokenLog(f"two flushes of {self.directory} at once")
-        self._check_disk()
+        self.check_disk()
+
+    async def when_not_flushing(self) -> None:
+        """Waits for the flush that is under way."""
+        while self._is_flushing:
+            over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._flush_over.append(over)
+            await over
 
     def _flushed(self, dirty: list[Segment], end_offset: Offset, failure: BaseException | None) -> None:
         self._is_flushing = False
+        waiting, self._flush_over = self._flush_over, []
+        for over in waiting:
+            if not over.done():
+                over.set_result(None)
         if failure is None:
             self.flushed_offset = max(self.flushed_offset, end_offset)
         else:
             self.dirty = dirty + self.dirty  # cancelled, perhaps: a clean stop still has to flush them
-            self._note_failure(failure)
+            self.note_failure(failure)
 
-    def _note_failure(self, failure: BaseException) -> None:
+    def note_failure(self, failure: BaseException) -> None:
         # Want of descriptors: the disk was not even asked. No room: what was there is still there.
         if isinstance(failure, OSError) and not is_short(failure) and not isinstance(failure, NoRoom):
             self._disk_failure = failure
 
-    def _check_disk(self) -> None:
+    def check_disk(self) -> None:
         if self._disk_failure is not None:
             raise self._disk_failure
 
@@ -365,11 +396,11 @@ class Log(LogEnd):
         """After a roll: sealed segments, their indexes, the epochs and a producer snapshot become durable, in this
         order: a snapshot at the end of a segment tells recovery that it need not read the segment again. After NoRoom
         it is to be called again; any other failure of the disk is final."""
-        self._check_disk()
+        self.check_disk()
         try:
             await self._settle()
         except BaseException as failure:
-            self._note_failure(failure)
+            self.note_failure(failure)
             raise
 
     async def _settle(self) -> None:
@@ -417,7 +448,7 @@ class Log(LogEnd):
         """A clean stop: everything durable, with a snapshot at the end, so that the next start needs no scan."""
         if self.is_closed:
             return
-        self._check_disk()
+        self.check_disk()
         self.is_closed = True
         if self.segments:
             for segment in self.segments:
@@ -436,6 +467,8 @@ class Log(LogEnd):
                 write_snapshot_now(self.disk, self.directory, *self._due_snapshot)
             write_snapshot_now(self.disk, self.directory, self.end_offset, self.producers.rows())
             self.flushed_offset = self.end_offset
+        elif self.has_unsynced_cut and self.disk.exists(self.directory):
+            self.disk.sync_dir_now(self.directory)
         for segment in self.segments:
             segment.close()
 
@@ -462,7 +495,7 @@ class Log(LogEnd):
             if position is not None and newest.size_bytes - position <= max_bytes:
                 newest.note_reached(newest.next_offset, newest.size_bytes)
                 return FileRange(newest.file, position, newest.size_bytes - position)
-        for segment in self.segments[self._segment_number(offset) :]:
+        for segment in self.segments[self.segment_number(offset) :]:
             first = segment.locate(offset)
             if first is None:
                 continue
@@ -494,7 +527,7 @@ class Log(LogEnd):
             return Cold(segment.file, position, length)
         return FileRange(segment.file, position, length)
 
-    def _segment_number(self, offset: Offset) -> int:
+    def segment_number(self, offset: Offset) -> int:
         newest = len(self.segments) - 1
         if newest >= 0 and offset >= self.segments[newest].base_offset:  # nearly always
             return newest
@@ -502,7 +535,7 @@ class Log(LogEnd):
 
     def aborted_between(self, offset: Offset, read: FileRange) -> list[AbortedTransaction]:
         """The aborted transactions that a read_committed reader needs to know to filter this range."""
-        number = self._segment_number(offset)
+        number = self.segment_number(offset)
         while number + 1 < len(self.segments) and self.segments[number].file is not read.file:
             number += 1
         upper = self.segments[number].upper_offset(read.position + read.length)
@@ -572,6 +605,42 @@ class Log(LogEnd):
         self.advance_start(self.segments[0].base_offset)
         for segment in removed:
             segment.remove()
+
+    def cut_end(self, kept: int, rows_at_last: tuple[Offset, dict[ProducerId, bytes]] | None) -> list[Segment]:
+        """Keeps the first segments, of which the last one is active now and has its new end; the others are returned.
+        `rows_at_last` are the producers where that segment begins, if they are known anew. The caller makes it all
+        durable before anything is appended (`truncation`)."""
+        removed, self.segments = self.segments[kept:], self.segments[:kept]
+        active = self.segments[-1] if self.segments else None
+        gone = {id(segment) for segment in removed}
+        self.end_offset = self.start_offset if active is None else active.next_offset
+        self.start_offset = min(self.start_offset, self.end_offset)
+        self.flushed_offset = min(self.flushed_offset, self.end_offset)
+        self.high_watermark = min(self.high_watermark, self.end_offset)
+        self.epochs.truncate_end(self.end_offset)
+        self.dirty = [segment for segment in self.dirty if id(segment) not in gone and segment is not active]
+        if active is not None:
+            self.dirty.append(active)
+        self._unsettled = [segment for segment in self._unsettled if id(segment) not in gone and segment is not active]
+        if self._due_snapshot is not None and self._due_snapshot[0] > self.end_offset:
+            self._due_snapshot = rows_at_last if self._unsettled else None
+        self.has_unsynced_cut = True
+        return removed
+
+    def begin_again(self, offset: Offset) -> None:
+        """There is nothing any more: the log begins at `offset`, and ends there."""
+        self.start_offset = offset
+        self.cut_end(0, None)
+        self.epochs.clear()
+        self.flushed_offset = self.high_watermark = offset
+
+    def keeps_unsettled(self, kept: int) -> bool:
+        """Whether a sealed segment among the first ones, without the last of them, has no durable snapshot behind it,
+        and none is to be written that these first ones reach."""
+        sealed = {id(segment) for segment in self.segments[: kept - 1]}
+        due = self._due_snapshot
+        is_due = due is not None and due[0] <= self.segments[kept - 1].base_offset
+        return not is_due and any(id(segment) in sealed for segment in self._unsettled)
 
     def replace_segments(self, old: list[Segment], new: list[Segment]) -> None:
         """Compaction's swap, in memory; the files are already in place."""

@@ -146,6 +146,8 @@ class _Loader:
             self._restore_producers(self.segments[-1].next_offset)
             return
         self._restore_producers(self.segments[trusted].base_offset)
+        # Told anew by the batches: the file may still name epochs of batches that a follower has cut off since.
+        self.epochs.truncate_end(self.segments[trusted].base_offset)
         self._scan_from(trusted)
 
     # -- trusted segments
@@ -378,7 +380,8 @@ class _Loader:
         return torn is None
 
     def _follows(self, segment: Segment, header: BatchHeader) -> bool:
-        if header.base_offset >= self.durable_offset:
+        # A follower appends what compaction has left of its leader's log, gaps and all.
+        if header.base_offset >= self.durable_offset and not self.config.compacts:
             return header.base_offset == segment.next_offset
         return header.base_offset >= segment.next_offset
 

@@ -100,7 +100,7 @@ class Segment(SegmentEnd):
             likely = self._likely(offset, entry, following)
             if likely is not None:
                 return likely
-            position = self._believed_position(entry)
+            position = self.believed_position(entry)
         before: Located | None = None
         misplaced: Located | None = None
         for found in self.heads(position):
@@ -136,7 +136,7 @@ class Segment(SegmentEnd):
         """Somebody has read all batches before `offset`, and they end at `position`."""
         self._reached = (offset, position)
 
-    def _believed_position(self, entry: tuple[Offset, int] | None) -> int:
+    def believed_position(self, entry: tuple[Offset, int] | None) -> int:
         """Where an entry of the index points. One that does not fit the batch there is damaged: then to the first."""
         if entry is None:
             return 0
@@ -281,7 +281,7 @@ class Segment(SegmentEnd):
         """The first batch, not wholly before `from_offset`, that holds a record of `timestamp_ms` or later."""
         if timestamp_ms > self.max_timestamp_ms:
             return None
-        position = self._believed_position(
+        position = self.believed_position(
             self.offset_index.floor(max(self.time_index.floor_offset(timestamp_ms), from_offset))
         )
         for _, header, batch in self.batches(position):

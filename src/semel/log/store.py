@@ -8,8 +8,9 @@ node stops.
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 
 from semel.config import BrokerConfig, TopicConfig
 from semel.host.aging import AgingClock
@@ -27,7 +28,7 @@ from semel.log.checkpoints import (
 from semel.log.cleaner import compaction_task, run_compaction
 from semel.log.disk_trouble import NO_SPACE, DiskTrouble
 from semel.log.errors import BrokenLog, CorruptSegment, NoRoom
-from semel.log.log import IDENTITY_FILE, Log
+from semel.log.log import IDENTITY_FILE, AnnounceCut, Log
 from semel.log.recovery import Recovered, load_log
 from semel.log.retention import expired_segments, wants_roll
 from semel.log.segment import LOG_SUFFIX
@@ -64,6 +65,11 @@ class LogStore:
         self._settling: set[Log] = set()
         # Where logs will begin as soon as that is durable.
         self._coming_starts: dict[TopicPartition, Offset] = {}
+        # Of logs that are being cut: where they are to end and to begin. And how many cuts were announced, and of how
+        # many that is durable: one write serves all that have come before it.
+        self._cuts: dict[TopicPartition, tuple[Offset, Offset]] = {}
+        self._cuts_announced = self._cuts_written = 0
+        self._writes_cuts = asyncio.Lock()
         self._cleaner_offsets: dict[TopicPartition, Offset] = {}
         self._uncleanable: set[TopicPartition] = set()
         # Forgotten, but the checkpoints on disk still name them: another log of that name must not inherit.
@@ -136,6 +142,7 @@ class LogStore:
         log.identity = identity
         log.trouble = self._trouble
         log.on_roll = lambda log: self._settle_soon(key, log)
+        log.cutting = partial(self._cutting, key)
         self.logs[key] = log
         return log
 
@@ -280,6 +287,38 @@ class LogStore:
         finally:
             self._settling.discard(log)
 
+    @asynccontextmanager
+    async def _cutting(self, key: TopicPartition) -> AsyncIterator[AnnounceCut]:
+        """No other upkeep of this log meanwhile, and no checkpoint says more of it than what the cut leaves."""
+        async with self._upkeep_lock(key):
+            try:
+                yield partial(self._announce_cut, key)
+            finally:
+                self._cuts.pop(key, None)
+
+    async def _announce_cut(self, key: TopicPartition, end_offset: Offset, start_offset: Offset) -> None:
+        """Written before anything is cut: recovery takes a log that ends below its recovery point for damaged."""
+        self._cuts[key] = end_offset, start_offset
+        self._cuts_announced += 1
+        announced = self._cuts_announced
+        async with self._writes_cuts:
+            if self._cuts_written >= announced:
+                return
+            announced = self._cuts_announced
+            await self.checkpoint()
+            disk = self.host.disk
+            await disk.replace_file(f"{self.root}/{CLEANER_OFFSETS}", encode_checkpoint(self._cleaner_offsets))
+            self._cuts_written = announced
+
+    def _follow_cuts(self) -> None:
+        for key, (end_offset, start_offset) in self._cuts.items():
+            if start_offset == end_offset:  # nothing is left
+                self._recovery_points.pop(key, None)
+            elif key in self._recovery_points:
+                self._recovery_points[key] = min(self._recovery_points[key], end_offset)
+            if key in self._cleaner_offsets:
+                self._cleaner_offsets[key] = min(self._cleaner_offsets[key], end_offset)
+
     @contextmanager
     def _unless_removed(self, key: TopicPartition, log: Log) -> Iterator[None]:
         """Upkeep of a log that is removed meanwhile stumbles over closed files: that is no failure of the disk."""
@@ -305,6 +344,7 @@ class LogStore:
         for key, log in self.logs.items():
             if log.segments:
                 self._recovery_points[key] = log.flushed_offset
+        self._follow_cuts()
         await self.host.disk.replace_file(f"{self.root}/{RECOVERY_POINTS}", encode_checkpoint(self._recovery_points))
         await self.checkpoint_starts()
         self._trouble.taken(asyncio.get_running_loop())
@@ -322,8 +362,12 @@ class LogStore:
         """Where each log begins: written before DeleteRecords is answered, so that what is gone stays gone."""
         for key, log in self.logs.items():
             start_offset = max(log.start_offset, self._coming_starts.get(key, 0))
+            if key in self._cuts:
+                _, start_offset = self._cuts[key]
             if start_offset:
                 self._log_starts[key] = start_offset
+            else:
+                self._log_starts.pop(key, None)
         await self.host.disk.replace_file(f"{self.root}/{LOG_STARTS}", encode_checkpoint(self._log_starts))
 
     async def apply_retention(self) -> None:

@@ -22,6 +22,7 @@ from semel.log.errors import BrokenLog, Refused
 from semel.log.indexes import AbortedTransaction
 from semel.log.log import Appended, Cold, Log, TimestampOffset
 from semel.log.ordinary_kernel import OrdinaryRules
+from semel.log.truncation import finish_cut_now
 from semel.log.types import Epoch, Offset, ProducerId
 from semel.log.validate import Validated, validated
 from semel.records.batch import read_header
@@ -92,6 +93,7 @@ class Partition(TermEnd):
         # None: it has no other replica.
         self.replicas: Replicas | None = None
         self._rules = OrdinaryRules(log.config)
+        finish_cut_now(log)  # which the term before may have begun, as a follower
         log.epochs.assign(leader_epoch, log.end_offset)
         log.on_start = self._begins_later
         if assignment is not None:

@@ -140,7 +140,7 @@ def test_a_large_read_ends_before_the_damage() -> None:
     path, at, _ = places[2 * HURT]
     disk.flip_bit(path, at + 90, 0)
     log = restarted(disk)
-    start = log.segments[log._segment_number(2 * HURT)].base_offset
+    start = log.segments[log.segment_number(2 * HURT)].base_offset
     assert [header.base_offset for _, header in whole_batches(read(log, start))] == list(range(start, 2 * HURT, 2))
 
 

@@ -243,7 +243,7 @@ async def test_a_missing_or_damaged_index_is_made_anew(suffix: str, harm: str, c
     assert contents(again) == before
     assert producer_state(again) == state
     for offset in range(40):
-        segment = again.segments[again._segment_number(offset)]
+        segment = again.segments[again.segment_number(offset)]
         assert segment.locate(offset).base_offset == offset  # type: ignore[union-attr]
     assert [segment.max_timestamp_ms for segment in again.segments] == [NOW_MS] * len(again.segments)
 
