@@ -14,7 +14,7 @@ from semel.log.checkpoints import LOG_STARTS, RECOVERY_POINTS, read_checkpoint
 from semel.log.errors import BrokenLog
 from semel.log.following import append_as_follower
 from semel.log.log import Log
-from semel.log.snapshots import snapshot_offsets
+from semel.log.snapshots import read_snapshot, snapshot_offsets
 from semel.log.truncation import finish_cut_now, restart_at, truncate_to
 from semel.records.control import ControlType
 from semel.sim.disk import SimDisk
@@ -244,3 +244,16 @@ async def test_epochs_of_an_older_cut_in_the_file_do_not_hide_those_of_the_batch
         write(log, batch(), leader_epoch=epoch)
     await log.flush()
     assert load(disk.after_power_loss(1))[0].epochs.entries == [(1, 0), (3, 1), (6, 2)]
+
+
+async def test_segments_that_were_not_settled_before_a_cut_get_their_snapshot_after_it() -> None:
+    leader, disk = busy_leader(), SimDisk(9)
+    log = follower_log(disk, segment_bytes=700)
+    catch_up(log, leader)
+    await truncate_to(log, 40, NOW_MS)
+    assert log.needs_settling
+    await log.settle()
+    base_offset = log.segments[-1].base_offset
+    assert 0 < base_offset < 40
+    assert snapshot_offsets(disk.list_dir(log.directory)) == [base_offset]
+    assert read_snapshot(disk, log.directory, base_offset) == part_of(leader, base_offset).producers.rows()
