@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from semel.broker.authoriser import AllowAll, Authoriser
 from semel.broker.cluster_view import ClusterView
 from semel.broker.controller_channel import LocalController
-from semel.broker.features import SUPPORTED_FEATURES
 from semel.broker.fetch_sessions import FetchSessions
 from semel.broker.identity import check_place, identity_of
 from semel.broker.internal_topics import InternalTopics
@@ -23,6 +22,7 @@ from semel.config import BrokerConfig, ListenerKind, NodeListener, topic_config
 from semel.config.listeners import PROTOCOLS
 from semel.controller.controller import Controller
 from semel.controller.image import BROKER_RESOURCE, MetadataImage
+from semel.controller.levels import LEVEL_OF_A_NODE_ALONE, features_at
 from semel.controller.metadata_log import TOPIC as METADATA_TOPIC
 from semel.controller.metadata_log import MetadataLog
 from semel.coordinator.group.coordinator import GroupCoordinator
@@ -95,9 +95,10 @@ class Broker:
         is_alone = self.config.layout.is_alone
         identity = identity_of(host.disk, self.store.root, node.node_id, host.random, may_format=is_alone)
         node.cluster_id = identity.cluster_id
+        self._directories = identity.directories
         log = self.store.load(METADATA_TOPIC, 0, "AAAAAAAAAAAAAAAAAAAAAQ", topic_config(_METADATA_CONFIG, self.config))
         self.metadata = MetadataLog(host.disk, host.clock, log, self.on_broken, self._committed)
-        self.controller = Controller(self.metadata, self.config, host.random)
+        self.controller = Controller(self.metadata, self.config, host.random, host.clock, lambda: self.node.cluster_id)
         self.cluster = ClusterView(lambda: self.metadata.committed, lambda: self.metadata.next_offset)
         self.topics = Topics(node, self.cluster, self.store, host.clock, self.on_broken, self.generation)
         self._build_roles()
@@ -178,8 +179,8 @@ class Broker:
             for one in self.listeners
             if one.advertised_host is not None and ListenerKind.CLIENTS in one.kind
         ]
-        finalized = {name: most for name, (_, most) in SUPPORTED_FEATURES.items()}
-        await self.controller.start_broker(end_points, self.config.text("broker.rack"), finalized)
+        features = features_at(LEVEL_OF_A_NODE_ALONE)
+        await self.controller.start_broker(end_points, self.config.text("broker.rack"), features, self._directories)
 
     def _committed(self, records: Sequence[MetadataRecord]) -> None:
         """Records of the metadata log count from now on."""

@@ -14,11 +14,15 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from semel.broker.internal_topic_rules import check_settings, new_topic, refuse_if_internal
+from semel.controller.active_controller import ActiveController
 from semel.controller.controller import Controller, CreatedTopic, NewTopic
 from semel.controller.image import TOPIC_RESOURCE
 from semel.coordinator.topic_names import INTERNAL_TOPICS
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
+from semel.wire.spec.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from semel.wire.spec.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from semel.wire.spec.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 
 R = TypeVar("R")
 
@@ -63,12 +67,21 @@ class ControllerChannel(Protocol):
     async def allocate_producer_ids(self) -> range:
         """A block of ids that nobody has had or will have; raises Refused."""
 
+    # What brokers say of themselves, in Kafka's messages: what is refused is an error code in the answer.
+
+    async def register_broker(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse: ...
+
+    async def heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse: ...
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse: ...
+
 
 class LocalController:
     """The channel of the node that holds the active controller."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
+        self._active = ActiveController(controller)
 
     async def create_topics(
         self, wanted: Sequence[NewTopic], *, validate_only: bool = False
@@ -124,6 +137,15 @@ class LocalController:
         block, committed = self._controller.allocate_producer_ids()
         await committed
         return block
+
+    async def register_broker(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
+        return await self._active.register_broker(request)
+
+    async def heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+        return await self._active.heartbeat(request)
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        return await self._active.alter_partition(request)
 
     async def _decided(self, decisions: Iterable[Callable[[], R]]) -> list[R | Refused]:
         """Nothing else runs between the decisions of one request; then it waits for what they rest on."""

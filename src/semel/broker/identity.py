@@ -15,6 +15,7 @@ _FILE = "meta.properties"
 _OF_A_NODE = (_FILE, "__cluster_metadata-0", ".lock")
 _OF_A_PARTITION = "partition.metadata"
 _OF_THE_SYSTEM = "lost+found"
+_UUID_BYTES = 16
 _DASH = 62  # as a digit of base64
 
 
@@ -47,6 +48,15 @@ class Identity(NamedTuple):
     cluster_id: str
     node_id: int
     directory_id: str
+
+    @property
+    def directories(self) -> list[bytes]:
+        """The id of the directory as registrations carry it, as the only one; none, if it is no UUID."""
+        try:
+            directory = base64.urlsafe_b64decode(self.directory_id + "==")
+        except ValueError:
+            return []
+        return [directory] if len(directory) == _UUID_BYTES else []
 
 
 def identity_of(disk: Disk, root: str, node_id: int, random: Random, *, may_format: bool) -> Identity:

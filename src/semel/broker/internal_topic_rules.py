@@ -1,6 +1,6 @@
 """What the topics in which coordinators keep their state are like, and what is not done to them.
 
-Replica counts are Kafka's, but never more than the cluster has nodes.
+Replica counts are Kafka's, but never more than the cluster has nodes, unless somebody has set them.
 
 Whoever may change topics could otherwise end every group and transaction by one request. So these two are neither
 deleted nor given more partitions (a group lives in the partition that its name hashes to), and their settings change
@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from semel.config import BrokerConfig, ConfigError, Scope, checked_overrides, topic_config
+from semel.config import BrokerConfig, ConfigError, ConfigSource, Scope, checked_overrides, topic_config
 from semel.controller.controller import DEFAULT_COUNT, NewTopic
+from semel.controller.defaults import min_insync_replicas
 from semel.controller.image import MetadataImage
 from semel.coordinator.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
 from semel.log.errors import Refused
@@ -25,13 +26,18 @@ _LEAST_SEGMENT_BYTES = 1 << 20
 _LEAST_MESSAGE_BYTES = 1_048_588
 
 
-def _made_by_settings(name: str, config: BrokerConfig, nodes: int) -> NewTopic:
+def _made_by_settings(name: str, config: BrokerConfig, image: MetadataImage) -> NewTopic:
     """What an internal topic is like when nobody says."""
+    prefix = "offsets.topic" if name == OFFSETS_TOPIC else "transaction.state.log"
+    replicas = config.int(f"{prefix}.replication.factor")
+    if not _is_factor_given(name, config):
+        replicas = min(replicas, 1 if config.layout.is_alone else len(image.brokers))
     if name == OFFSETS_TOPIC:
-        prefix, in_sync = "offsets.topic", 1
+        in_sync = min_insync_replicas(image, config, replicas)
+        if in_sync is None:
+            in_sync = 1 if config.layout.is_alone else config.int("min.insync.replicas")
     else:
-        prefix, in_sync = "transaction.state.log", config.int("transaction.state.log.min.isr")
-    replicas = min(config.int(f"{prefix}.replication.factor"), nodes)
+        in_sync = config.int("transaction.state.log.min.isr")
     settings = {
         "cleanup.policy": "compact",
         # Batches stay as the coordinator wrote them.
@@ -40,6 +46,23 @@ def _made_by_settings(name: str, config: BrokerConfig, nodes: int) -> NewTopic:
         "min.insync.replicas": str(min(in_sync, replicas)),
     }
     return NewTopic(name, config.int(f"{prefix}.num.partitions"), replicas, configs=settings)
+
+
+def _is_factor_given(name: str, config: BrokerConfig) -> bool:
+    """Whether somebody has said how many replicas this topic is to have: then it gets as many, or is not made."""
+    setting = f"{'offsets.topic' if name == OFFSETS_TOPIC else 'transaction.state.log'}.replication.factor"
+    return not config.layout.is_alone and config.source(setting) is not ConfigSource.DEFAULT
+
+
+def _refuse_too_few(name: str, replicas: int, image: MetadataImage) -> None:
+    """A topic that is made while brokers are still on their way would have its replicas on the first ones for ever."""
+    active = sum(image.is_active(node_id) for node_id in image.brokers)
+    if active < replicas:
+        raise Refused(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"{name} is to have {replicas} replicas by the settings, and {active} brokers are there: it can be made "
+            "when there are enough",
+        )
 
 
 def refuse_if_internal(name: str, what: str) -> None:
@@ -53,7 +76,7 @@ def refuse_if_internal(name: str, what: str) -> None:
 def new_topic(wanted: NewTopic, config: BrokerConfig, image: MetadataImage) -> NewTopic:
     """An internal topic as somebody asks for it: what the node itself would make, with other settings where they do no
     harm. Raises Refused for anything else."""
-    made = _made_by_settings(wanted.name, config, len(image.brokers))
+    made = _made_by_settings(wanted.name, config, image)
     count = len(wanted.assignments) or wanted.partitions
     if count not in (DEFAULT_COUNT, made.partitions):
         raise Refused(
@@ -68,7 +91,11 @@ def new_topic(wanted: NewTopic, config: BrokerConfig, image: MetadataImage) -> N
     check_settings(wanted.name, config, image, checked)
     if wanted.assignments:
         return NewTopic(wanted.name, assignments=wanted.assignments, configs=configs)
-    replicas = made.replication_factor if wanted.replication_factor == DEFAULT_COUNT else wanted.replication_factor
+    replicas = wanted.replication_factor
+    if replicas == DEFAULT_COUNT:
+        replicas = made.replication_factor
+        if _is_factor_given(wanted.name, config):
+            _refuse_too_few(wanted.name, replicas, image)
     return NewTopic(wanted.name, made.partitions, replicas, configs=configs)
 
 
@@ -76,7 +103,7 @@ def check_settings(name: str, config: BrokerConfig, image: MetadataImage, overri
     """Raises Refused when a topic of a coordinator with these settings could lose what was acknowledged, or could not
     take what has to be written."""
     wanted, of_the_node = topic_config(overrides, config), topic_config({}, config)
-    made, known = _made_by_settings(name, config, len(image.brokers)), image.topics.get(name)
+    made, known = _made_by_settings(name, config, image), image.topics.get(name)
     replicas = made.replication_factor if known is None else min(len(one.replicas) for one in known.partitions.values())
     least_segment = min(_LEAST_SEGMENT_BYTES, int(made.configs["segment.bytes"] or 0))
     least_message = min(_LEAST_MESSAGE_BYTES, of_the_node.max_message_bytes)

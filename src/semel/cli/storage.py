@@ -14,21 +14,6 @@ if TYPE_CHECKING:
     from semel.config import BrokerConfig
 
 _MOST_ID_CHARACTERS = 100
-# Releases of Kafka, and the metadata.version that each of them gives a new cluster.
-_RELEASES = {
-    "3.3": 7,
-    "3.4": 8,
-    "3.5": 11,
-    "3.6": 14,
-    "3.7": 19,
-    "3.8": 20,
-    "3.9": 21,
-    "4.0": 25,
-    "4.1": 27,
-    "4.2": 29,
-    "4.3": 30,
-}
-_DYNAMIC_SINCE = "3.9"
 _EXAMPLES = """A node alone needs none of this: `semel serve` formats its directory by itself. The nodes of a cluster
 are given the same id before their first start.
 
@@ -106,18 +91,26 @@ def _config(options: argparse.Namespace) -> BrokerConfig:
 
 def _format(options: argparse.Namespace) -> int:
     from semel.broker.identity import WrongDirectory, format_directory
+    from semel.config import Role
+    from semel.controller.bootstrap import write_bootstrap
     from semel.host.real import real_host
 
     output, cluster_id = Output.of(options), options.cluster_id
     config = _config(options)
     _check_cluster_id(cluster_id)
-    _check_level(options.release_version, is_standalone=options.standalone)
+    level = _level(options.release_version)
+    if options.standalone:
+        raise WrongCall(
+            "--standalone is not allowed: a quorum cannot grow yet; name the controllers in controller.quorum.voters"
+        )
     root, node_id = config.log_dir(), config.layout.node_id
     host = real_host()
     try:
         identity, is_new = format_directory(host.disk, root, cluster_id, node_id, host.random)
         if not is_new:
             _check_formatted(identity, root, cluster_id, node_id, is_allowed=options.ignore_formatted)
+        elif Role.CONTROLLER in config.layout.roles and not config.layout.is_alone:
+            write_bootstrap(host.disk, root, level, host.clock.wall_ms())
     except WrongDirectory as error:
         raise CommandFailed(str(error)) from error
     except OSError as error:
@@ -139,21 +132,18 @@ def _check_cluster_id(cluster_id: str) -> None:
         )
 
 
-def _check_level(release: str | None, *, is_standalone: bool) -> None:
-    """There is one level so far, so nothing of it has to be written into the directory."""
-    from semel.broker.features import SUPPORTED_FEATURES
+def _level(release: str | None) -> int:
+    """The metadata.version of a release, as Kafka names it: 4.1, or 4.1-IV1."""
+    from semel.controller.levels import LEVEL_OF_A_CLUSTER, RELEASES
 
-    level = SUPPORTED_FEATURES["metadata.version"][1]
-    known = next(name for name, one in _RELEASES.items() if one == level)
-    if release is not None and release not in (known, f"{known}-IV3"):
+    if release is None:
+        return LEVEL_OF_A_CLUSTER
+    if release not in RELEASES:
+        known = ", ".join(name for name in RELEASES if "-" not in name)
         raise WrongCall(
-            f"--release-version {release!r} is not allowed; allowed: {known}, as semel writes metadata.version {level}"
+            f"--release-version {release!r} is not allowed; allowed: {known}, or a level of theirs: 3.7-IV2"
         )
-    if is_standalone and level < _RELEASES[_DYNAMIC_SINCE]:
-        raise WrongCall(
-            f"--standalone needs metadata.version {_RELEASES[_DYNAMIC_SINCE]}, and semel writes {level}: name the "
-            "controllers in controller.quorum.voters instead"
-        )
+    return RELEASES[release]
 
 
 def _check_formatted(identity: Identity, root: str, cluster_id: str, node_id: int, *, is_allowed: bool) -> None:

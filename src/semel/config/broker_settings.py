@@ -29,8 +29,8 @@ NO_DELETE_DELAY = (
 )
 
 
-UNCLEAN_ELECTION = no_effect_yet(
-    "whether a replica that is out of sync may become leader when no other is left, which loses records"
+UNCLEAN_ELECTION = (
+    "Whether a replica that is out of sync may become leader when no other is left, which loses acknowledged records."
 )
 
 # fmt: off

@@ -60,7 +60,8 @@ NODE = [
     Setting("broker.heartbeat.interval.ms", INT, 2000,
             no_effect_yet("how often a broker tells the controller that it is alive"), minimum=1),
     Setting("broker.session.timeout.ms", INT, 9000,
-            no_effect_yet("how long a broker that sends no heartbeat still counts as alive"), minimum=1),
+            "How long a broker of which the controller hears nothing still counts as alive; after that others lead in "
+            "its place.", minimum=1),
     Setting("initial.broker.registration.timeout.ms", INT, 60_000,
             no_effect_yet("how long a broker tries to register when it starts"), minimum=1),
     Setting("controlled.shutdown.enable", BOOLEAN, True,

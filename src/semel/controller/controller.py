@@ -1,51 +1,45 @@
-"""Decides changes to the cluster: topics, partitions, settings, features, producer ids, the start of a broker.
+"""Decides changes to the cluster, and writes them: topics, partitions, settings, features, producer ids, brokers.
 
-Each decision reads the image, refuses or makes records, and writes them; the image changes by replay alone. Nothing
-here awaits between reading the image and writing.
+Each decision is a pure function over the image, in a file of its subject: it refuses or makes records. Here they are
+given the image as decided so far, and what they make is written; the image changes by replay alone. Nothing here awaits
+between reading the image and writing.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 
-from semel.config import BrokerConfig, ConfigError, Operation, Scope, altered, checked_overrides
-from semel.controller.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, TopicState
-from semel.controller.metadata_log import TOPIC as METADATA_TOPIC
+from semel.config import BrokerConfig
+from semel.controller.broker_control import BrokerControl, write_in_batches
+from semel.controller.cluster_rules import ClusterRules
+from semel.controller.features import Update, update_features
+from semel.controller.image import ELR_VERSION, METADATA_VERSION, TopicState
+from semel.controller.leaders import elect_leaderless_uncleanly, elect_preferred
+from semel.controller.levels import SUPPORTED_FEATURES
 from semel.controller.metadata_log import MetadataLog
-from semel.controller.topic_names import wrong_with_name
+from semel.controller.settings import Alteration, alter, elr_safety
+from semel.controller.topics import DEFAULT_COUNT, NewTopic, create_partitions, create_topic
+from semel.host.api import Clock
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.metadata_records import (
     BrokerEndpoint,
-    ConfigRecord,
+    BrokerFeature,
     FeatureLevelRecord,
     MetadataRecord,
     PartitionChangeRecord,
-    PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RemoveTopicRecord,
-    TopicRecord,
 )
+
+__all__ = ["DEFAULT_COUNT", "PRODUCER_ID_BLOCK", "Controller", "CreatedTopic", "NewTopic"]
 
 PRODUCER_ID_BLOCK = 1000
 _LAST_PRODUCER_ID = (1 << 63) - 1
-_MOST_PARTITIONS = 100_000
-DEFAULT_COUNT = -1
-
-
-@dataclass(frozen=True)
-class NewTopic:
-    """A topic as somebody asks for it. -1 stands for the node's default."""
-
-    name: str
-    partitions: int = DEFAULT_COUNT
-    replication_factor: int = DEFAULT_COUNT
-    assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
-    configs: Mapping[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -59,47 +53,78 @@ class CreatedTopic:
 
 
 class Controller:
-    """The one controller of a cluster of one."""
+    """The active controller. `config` is replaced whenever a setting changes."""
 
-    def __init__(self, metadata: MetadataLog, config: BrokerConfig, random: Random) -> None:
+    def __init__(
+        self,
+        metadata: MetadataLog,
+        config: BrokerConfig,
+        random: Random,
+        clock: Clock,
+        cluster_id: Callable[[], str] = str,
+    ) -> None:
         self.metadata = metadata
         self.config = config
         self._random = random
-        self._node_id = config.int("node.id")
+        self._node_id = config.layout.node_id
+        self.brokers = BrokerControl(metadata, lambda: self.config, clock, cluster_id)
 
-    # -- the broker itself
+    # -- the beginning
+
+    def activate(self, features: Mapping[str, int]) -> None:
+        """This node is the controller of a cluster from now on. An empty log begins with these features."""
+        if METADATA_VERSION not in self.metadata.decided.features:
+            records = self._first_records(features)
+            if features.get(ELR_VERSION):
+                records += elr_safety(self.metadata.decided, self.config)
+            self.metadata.write(records)
+        self.brokers.activate(self._node_id)
+
+    def _first_records(self, features: Mapping[str, int]) -> list[MetadataRecord]:
+        names = sorted(features, key=lambda name: (name != METADATA_VERSION, name))
+        return [FeatureLevelRecord(name=name, feature_level=features[name]) for name in names]
 
     def start_broker(
-        self, end_points: Sequence[BrokerEndpoint], rack: str | None, features: Mapping[str, int]
+        self,
+        end_points: Sequence[BrokerEndpoint],
+        rack: str | None,
+        features: Mapping[str, int],
+        log_dirs: Sequence[bytes] = (),
     ) -> asyncio.Future[None]:
-        """A start of the node: a new registration, and with it a new leader epoch for everything it leads, so that
-        nobody takes an answer from before the start for one after it."""
+        """A start of a node alone: a new registration, and with it a new leader epoch for everything it leads, so that
+        nobody takes an answer from before the start for one after it. Nobody has to see that it lives, so it is not
+        fenced. An empty log begins with these features."""
         image = self.metadata.decided
-        records: list[MetadataRecord] = [
-            FeatureLevelRecord(name=name, feature_level=level)
-            for name, level in features.items()
-            if image.features.get(name, 0) != level
-        ]
+        records = [] if METADATA_VERSION in image.features else self._first_records(features)
         records.append(
             RegisterBrokerRecord(
                 broker_id=self._node_id,
                 incarnation_id=self._random.randbytes(16),
                 broker_epoch=self.metadata.next_offset,
                 end_points=list(end_points),
+                features=[
+                    BrokerFeature(name=name, min_supported_version=known.least, max_supported_version=known.most)
+                    for name, known in SUPPORTED_FEATURES.items()
+                ],
                 rack=rack,
                 fenced=False,
+                log_dirs=list(log_dirs),
             )
         )
-        for topic in image.topics.values():
-            for index, state in topic.partitions.items():
-                if state.leader == self._node_id:
-                    records.append(
-                        PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, leader=self._node_id)
-                    )
+        for topic, index, state in image.partitions():
+            if state.leader == self._node_id:
+                records.append(PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, leader=self._node_id))
+        # What was one node of a cluster may have left partitions that nobody leads.
+        records += ClusterRules(image, self.config, with_broker=self._node_id).leaderless()
         return self.metadata.write(records)
 
-    def allocate_producer_ids(self) -> tuple[range, asyncio.Future[None]]:
-        """A block of producer ids that nobody has had or will have. It may be used once the future is done."""
+    # -- producer ids
+
+    def allocate_producer_ids(
+        self, node_id: int | None = None, broker_epoch: int = -1
+    ) -> tuple[range, asyncio.Future[None]]:
+        """A block of producer ids that nobody has had or will have, for a broker or for this node itself. It may be
+        used once the future is done."""
         first = self.metadata.decided.producer_ids.next_producer_id
         if first > _LAST_PRODUCER_ID - PRODUCER_ID_BLOCK:
             raise Refused(
@@ -107,94 +132,20 @@ class Controller:
                 f"all producer ids up to {first - 1} are used up: this cluster cannot give out any more, ever",
             )
         block = range(first, first + PRODUCER_ID_BLOCK)
-        record = ProducerIdsRecord(broker_id=self._node_id, next_producer_id=block.stop)
+        record = ProducerIdsRecord(
+            broker_id=self._node_id if node_id is None else node_id,
+            broker_epoch=broker_epoch,
+            next_producer_id=block.stop,
+        )
         return block, self.metadata.write([record])
 
     # -- topics
 
     def create_topic(self, wanted: NewTopic, *, validate_only: bool = False) -> CreatedTopic:
-        image = self.metadata.decided
-        if wanted.name == METADATA_TOPIC:
-            raise Refused(ErrorCode.INVALID_REQUEST, f"{METADATA_TOPIC} belongs to the cluster itself")
-        if wanted.name in image.topics:
-            raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {wanted.name!r} exists already")
-        wrong = wrong_with_name(wanted.name, image.topics)
-        if wrong is not None:
-            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, wrong)
-        partitions, replication_factor = self._counts(wanted)
-        configs = self._checked(wanted.configs)
-        topic_id = None
-        committed = None
-        if not validate_only:
-            topic_id = self._new_topic_id()
-            records: list[MetadataRecord] = [TopicRecord(name=wanted.name, topic_id=topic_id)]
-            records += self._partition_records(topic_id, range(partitions))
-            records += [
-                ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=wanted.name, name=name, value=value)
-                for name, value in configs.items()
-            ]
-            committed = self.metadata.write(records)
-        return CreatedTopic(wanted.name, topic_id, partitions, replication_factor, configs, committed)
-
-    def _counts(self, wanted: NewTopic) -> tuple[int, int]:
-        if wanted.assignments:
-            if wanted.partitions != DEFAULT_COUNT or wanted.replication_factor != DEFAULT_COUNT:
-                raise Refused(
-                    ErrorCode.INVALID_REQUEST, "with an assignment, partition count and replication factor must be -1"
-                )
-            return self._check_assignments(list(range(len(wanted.assignments))), wanted.assignments)
-        partitions = wanted.partitions
-        if partitions == DEFAULT_COUNT:
-            partitions = self.config.int("num.partitions")
-        replication_factor = wanted.replication_factor
-        if replication_factor == DEFAULT_COUNT:
-            replication_factor = self.config.int("default.replication.factor")
-        if not 1 <= partitions <= _MOST_PARTITIONS:
-            raise Refused(
-                ErrorCode.INVALID_PARTITIONS, f"a topic has 1 to {_MOST_PARTITIONS} partitions, not {partitions}"
-            )
-        if replication_factor < 1 or replication_factor > len(self.metadata.decided.brokers):
-            raise Refused(
-                ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"replication factor {replication_factor}: this cluster has {len(self.metadata.decided.brokers)} node",
-            )
-        return partitions, replication_factor
-
-    def _check_assignments(self, expected: list[int], assignments: Mapping[int, Sequence[int]]) -> tuple[int, int]:
-        if sorted(assignments) != expected:
-            raise Refused(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"{len(assignments)} partitions are assigned, {len(expected)} are to be: "
-                f"{expected[0]} to {expected[-1]}, each once",
-            )
-        for index, replicas in assignments.items():
-            if list(replicas) != [self._node_id]:
-                raise Refused(
-                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                    f"partition {index} is assigned to nodes {list(replicas)}, this cluster has only {self._node_id}",
-                )
-        return len(expected), 1
-
-    def _partition_records(self, topic_id: bytes, indexes: range) -> list[MetadataRecord]:
-        return [
-            PartitionRecord(
-                partition_id=index,
-                topic_id=topic_id,
-                replicas=[self._node_id],
-                isr=[self._node_id],
-                leader=self._node_id,
-                leader_epoch=0,
-                partition_epoch=0,
-            )
-            for index in indexes
-        ]
-
-    def _new_topic_id(self) -> bytes:
-        while True:
-            topic_id = self._random.randbytes(16)
-            # Ids that begin with zeros are kept for the cluster itself.
-            if topic_id not in self.metadata.decided.names and any(topic_id[:8]):
-                return topic_id
+        made = create_topic(self.metadata.decided, self.config, self._random, wanted, validate_only=validate_only)
+        committed = None if validate_only else self.metadata.write(made.records)
+        topic_id = None if validate_only else made.topic_id
+        return CreatedTopic(wanted.name, topic_id, made.partitions, made.replication_factor, made.configs, committed)
 
     def delete_topic(self, topic: TopicState) -> asyncio.Future[None]:
         if not self.config.bool("delete.topic.enable"):
@@ -204,34 +155,10 @@ class Controller:
     def create_partitions(
         self, name: str, count: int, assignments: Sequence[Sequence[int]] | None, *, validate_only: bool
     ) -> asyncio.Future[None] | None:
-        topic = self.metadata.decided.topics.get(name)
-        if topic is None:
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-        present = len(topic.partitions)
-        if not present < count <= _MOST_PARTITIONS:
-            raise Refused(
-                ErrorCode.INVALID_PARTITIONS,
-                f"topic {name!r} has {present} partitions: more can be added, up to {_MOST_PARTITIONS}, not {count}",
-            )
-        added = range(present, count)
-        if assignments is not None:
-            self._check_assignments(list(added), dict(zip(added, assignments, strict=False)))
-            if len(assignments) != len(added):
-                raise Refused(
-                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                    f"{len(added)} partitions are added, but {len(assignments)} are assigned",
-                )
-        if validate_only:
-            return None
-        return self.metadata.write(self._partition_records(topic.topic_id, added))
+        records = create_partitions(self.metadata.decided, self.config, self._random, name, count, assignments)
+        return None if validate_only else self.metadata.write(records)
 
-    # -- settings
-
-    def _checked(self, texts: Mapping[str, str | None]) -> dict[str, str]:
-        try:
-            return checked_overrides(texts, Scope.TOPIC, broker=self.config)
-        except ConfigError as error:
-            raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
+    # -- settings and features
 
     def alter_config(
         self,
@@ -245,62 +172,30 @@ class Controller:
     ) -> asyncio.Future[None] | None:
         """Changes settings one by one; with `replaces`, those that are not named go back to their defaults. None when
         there is nothing to write. `check` may refuse what the resource would be set to."""
-        scope = self._scope(resource_type, resource_name)
-        _check_operations(operations)
-        before = self.metadata.decided.config(resource_type, resource_name)
-        after = {} if replaces else dict(before)
-        try:
-            for code, name, value in operations:
-                after = altered(after, Operation(code), name, value, scope, broker=self.config)
-            checked = checked_overrides(after, scope, broker=self.config)
-            if scope is Scope.BROKER:
-                self._check_layers(resource_name, checked)
-        except ConfigError as error:
-            raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
-        if check is not None:
-            check(checked)
-        records: list[MetadataRecord] = [
-            ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=checked.get(name))
-            for name in sorted({*before, *checked})
-            if before.get(name) != checked.get(name)
-        ]
+        alteration = Alteration(resource_type, resource_name, operations, replaces, check)
+        records = alter(self.metadata.decided, self.config, alteration)
         return None if validate_only or not records else self.metadata.write(records)
 
-    def _check_layers(self, resource_name: str, checked: Mapping[str, str]) -> None:
-        """The settings of the cluster and of the node, laid over each other, must be right as well: a change that is
-        taken back can uncover a value of the other layer that does not fit any more."""
-        image = self.metadata.decided
-        layers = {name: image.config(BROKER_RESOURCE, name) for name in ("", str(self._node_id))}
-        layers[resource_name] = dict(checked)
-        self.config.with_overrides(cluster=layers[""], node=layers[str(self._node_id)])
+    def update_features(self, updates: Sequence[Update], *, validate_only: bool) -> None:
+        records = update_features(self.metadata.decided, self.config, updates, self._node_id)
+        if records and not validate_only:
+            self.metadata.write(records)
 
-    def _scope(self, resource_type: int, resource_name: str) -> Scope:
-        if resource_type == TOPIC_RESOURCE:
-            if resource_name not in self.metadata.decided.topics:
-                raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {resource_name!r}")
-            return Scope.TOPIC
-        if resource_type == BROKER_RESOURCE:
-            if resource_name not in ("", str(self._node_id)):
-                raise Refused(
-                    ErrorCode.INVALID_REQUEST, f"settings of node {self._node_id} are kept here, not of {resource_name}"
-                )
-            return Scope.BROKER
-        if resource_type == GROUP_RESOURCE:
-            if not resource_name:
-                raise Refused(
-                    ErrorCode.INVALID_REQUEST, "a group has a name: there are no settings for all groups here"
-                )
-            return Scope.GROUP
-        raise Refused(ErrorCode.INVALID_REQUEST, f"resources of type {resource_type} have no settings here")
+    # -- leaders
 
+    def rules(self) -> ClusterRules:
+        """For decisions on the image as it is now."""
+        return ClusterRules(self.metadata.decided, self.config)
 
-def _check_operations(operations: Sequence[tuple[int, str, str | None]]) -> None:
-    """What is wrong with a request before any setting is looked at."""
-    names = [name for _, name, _ in operations]
-    if len(set(names)) < len(names):
-        raise Refused(ErrorCode.INVALID_REQUEST, "a setting is named more than once")
-    for code, name, value in operations:
-        if code not in list(Operation):
-            raise Refused(ErrorCode.INVALID_REQUEST, f"operation {code} on {name} is none of 0 to 3")
-        if value is None and code != Operation.DELETE:
-            raise Refused(ErrorCode.INVALID_REQUEST, f"there is no value for {name}")
+    def balance_leaders(self) -> bool:
+        """Gives partitions back to the first of their replicas, many at a time. Returns whether there may be more."""
+        return self._elect(elect_preferred)
+
+    def elect_uncleanly(self) -> bool:
+        """Finds leaders for partitions without one where their topics allow loss. Returns whether there may be more."""
+        return self._elect(elect_leaderless_uncleanly)
+
+    def _elect(self, decide: Callable[[ClusterRules], tuple[list[MetadataRecord], bool]]) -> bool:
+        records, is_cut = decide(self.rules())
+        write_in_batches(self.metadata, records)
+        return is_cut

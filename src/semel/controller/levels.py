@@ -64,19 +64,13 @@ LEVEL_OF_A_NODE_ALONE = LEAST_METADATA_VERSION
 # not join.
 LEVEL_OF_A_CLUSTER = 27
 
-# The levels of Kafka's releases.
+# What Kafka calls the levels, from the least on; a release alone stands for its last one.
+_RELEASES = {"3.4": 1, "3.5": 3, "3.6": 3, "3.7": 5, "3.8": 1, "3.9": 1, "4.0": 4, "4.1": 2, "4.2": 2, "4.3": 1}
+_NAMES = ("3.3-IV3", *(f"{release}-IV{number}" for release, count in _RELEASES.items() for number in range(count)))
 RELEASES: Mapping[str, int] = {
-    "3.3": 7,
-    "3.4": 8,
-    "3.5": 11,
-    "3.6": 14,
-    "3.7": 19,
-    "3.8": 20,
-    "3.9": 21,
-    "4.0": 25,
-    "4.1": 27,
-    "4.2": 29,
-    "4.3": 30,
+    name: level
+    for level, full_name in enumerate(_NAMES, LEAST_METADATA_VERSION)
+    for name in (full_name, full_name.partition("-")[0])
 }
 
 

@@ -53,7 +53,7 @@ def _control(kind: int, value: bytes, offset: Offset, epoch: Epoch, now_ms: int)
 def newest_snapshot(disk: Disk, directory: str) -> tuple[Offset, list[MetadataRecord]] | None:
     """The records of the newest whole snapshot, and the offset at which the log goes on from it."""
     for name in sorted(snapshot_names(disk, directory), reverse=True):
-        records = _decode(disk.read_file(f"{directory}/{name}"))
+        records = decode_snapshot(disk.read_file(f"{directory}/{name}"))
         if records is not None:
             return int(name[:20]), records
     return None
@@ -65,7 +65,7 @@ def snapshot_names(disk: Disk, directory: str) -> list[str]:
     return [name for name in disk.list_dir(directory) if name.endswith(SUFFIX)]
 
 
-def _decode(data: bytes) -> list[MetadataRecord] | None:
+def decode_snapshot(data: bytes) -> list[MetadataRecord] | None:
     """The records; None when the file is not what was written."""
     records: list[MetadataRecord] = []
     controls = 0

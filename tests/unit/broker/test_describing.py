@@ -6,8 +6,8 @@ import pytest
 from broker_harness import NOW_MS, ROOT, Node, RawClient, batch_of, simulated
 
 from semel.broker.authoriser import Operation
-from semel.broker.features import SUPPORTED_FEATURES
 from semel.broker.handlers import HANDLERS
+from semel.controller.levels import LEVEL_OF_A_NODE_ALONE, SUPPORTED_FEATURES, features_at
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.api_versions import ApiVersionsRequest
 from semel.wire.spec.describe_cluster import DescribeClusterRequest
@@ -34,7 +34,7 @@ async def test_what_is_served_is_advertised(node: Node, version: int) -> None:
     assert advertised[0] == (0, 13), "librdkafka stops compressing when it does not see Produce 0"
     if version >= 3:
         levels = {feature.name: feature.max_version_level for feature in response.finalized_features}
-        assert levels == {name: most for name, (_, most) in SUPPORTED_FEATURES.items()}
+        assert levels == features_at(LEVEL_OF_A_NODE_ALONE)
         assert levels["metadata.version"] == 7
 
 
@@ -48,8 +48,8 @@ async def test_a_feature_that_begins_at_zero_is_kept_from_clients_that_fail_over
         response = await client.ask(request, version)
         return {feature.name: (feature.min_version, feature.max_version) for feature in response.supported_features}
 
-    assert await supported(3) == {"metadata.version": (7, 7)}
-    assert await supported(4) == {"metadata.version": (7, 7), "group.version": (0, 1), "transaction.version": (0, 2)}
+    assert await supported(3) == {"metadata.version": (7, 30)}
+    assert await supported(4) == SUPPORTED_FEATURES
 
 
 @simulated()

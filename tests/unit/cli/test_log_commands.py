@@ -314,7 +314,7 @@ def test_a_wrong_call_is_told_in_a_sentence(
 
 
 def test_a_check_of_what_is_right_says_so(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert said(capsys, "check", data) == (0, "no damage in 3 partitions, 3,482 bytes\n", "")
+    assert said(capsys, "check", data) == (0, "no damage in 3 partitions, 3,646 bytes\n", "")
     code, out, _ = said(capsys, "check", data / "payments-0", "--records")
     assert (code, out) == (0, "no damage in 1 partition, 773 bytes\n")
 
@@ -325,7 +325,7 @@ def test_a_check_says_what_is_wrong_where_and_what_follows(data: Path, capsys: p
     assert code == 1
     assert f"DAMAGE   bad-batch: {SEGMENT}, byte 78, offset 1\n         its CRC-32C does not match\n" in out
     assert "a node keeps the bytes and does not serve them" in " ".join(out.split())
-    assert out.endswith("1 thing wrong in 3 partitions, 3,482 bytes\n")
+    assert out.endswith("1 thing wrong in 3 partitions, 3,646 bytes\n")
     code, out, _ = said(capsys, "check", data, "--json")
     document = json.loads(out)
     assert (code, document["is_wrong"]) == (1, True)
@@ -436,7 +436,7 @@ def test_what_is_advised_mends_it(data: Path, harmed: str, advised: str, capsys:
                 path.unlink()
     restarted(partition)
     code, out, _ = said(capsys, "check", data)
-    assert (code, out) == (0, "no damage in 3 partitions, 3,482 bytes\n")
+    assert (code, out) == (0, "no damage in 3 partitions, 3,646 bytes\n")
 
 
 def restarted(partition: Path) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from semel.cli.main import main
+from semel.controller.bootstrap import first_features
+from semel.host.real import real_host
 
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qk"
 OF_A_CLUSTER = {
@@ -77,7 +79,8 @@ def test_a_directory_of_somebody_else_is_not_formatted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--release-version", "4.1"], "allowed: 3.3"),
+        (["--release-version", "5.0"], "allowed: 3.3"),
+        (["--release-version", "3.2"], "allowed: 3.3"),
         (["--standalone"], "name the controllers in controller.quorum.voters"),
         (["--set", "node.id=3"], "controller.quorum.voters"),
         (["--set", "no.such=1"], "no.such"),
@@ -100,9 +103,28 @@ def test_a_cluster_id_is_one_word(tmp_path: Path, cluster_id: str) -> None:
     assert not (tmp_path / "data").exists()
 
 
-def test_the_release_that_is_known_can_be_named(tmp_path: Path) -> None:
-    assert formatted(tmp_path / "one", "--release-version", "3.3") == 0
-    assert formatted(tmp_path / "two", "--release-version", "3.3-IV3") == 0
+@pytest.mark.parametrize(
+    ("options", "level", "elr"),
+    [
+        ([], 27, 1),
+        (["--release-version", "3.3"], 7, 0),
+        (["--release-version", "3.3-IV3"], 7, 0),
+        (["--release-version", "3.7-IV2"], 17, 0),
+        (["--release-version", "3.9"], 21, 0),
+        (["--release-version", "4.3"], 30, 1),
+    ],
+)
+def test_a_cluster_begins_at_the_level_of_a_release(tmp_path: Path, options: list[str], level: int, elr: int) -> None:
+    assert formatted(tmp_path, *options) == 0
+    host = real_host()
+    features = first_features(host.disk, str(tmp_path))
+    host.close()
+    assert (features["metadata.version"], features.get("eligible.leader.replicas.version", 0)) == (level, elr)
+
+
+def test_only_controllers_say_at_which_level_a_cluster_begins(tmp_path: Path) -> None:
+    assert formatted(tmp_path, process_roles="broker", node_id="4", listeners="PLAINTEXT://n4:9092") == 0
+    assert not (tmp_path / "bootstrap.checkpoint").exists()
 
 
 def test_a_broker_without_a_controller_can_be_formatted_although_it_is_not_served_yet(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ class Room:
             was_clean=was_clean,
         )
         self.metadata = MetadataLog(disk, SimClock(loop), log, self.broken.append, self.told.extend)
-        self.controller = Controller(self.metadata, broker_config, Random(1))
+        self.controller = Controller(self.metadata, broker_config, Random(1), SimClock(loop))
 
     async def begin(self) -> None:
         await self.controller.start_broker(

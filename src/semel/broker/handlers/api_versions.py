@@ -11,10 +11,10 @@ from collections.abc import Mapping
 
 from semel.broker.cluster_view import ClusterView
 from semel.broker.context import RequestContext
-from semel.broker.features import SUPPORTED_FEATURES
 from semel.broker.handlers import HANDLERS
 from semel.broker.node_info import NodeInfo
 from semel.config import ListenerKind
+from semel.controller.levels import SUPPORTED_FEATURES
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.api_versions import (
     ApiVersion,

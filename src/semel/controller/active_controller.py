@@ -1,0 +1,82 @@
+"""The active controller as other nodes and administrators see it: Kafka's requests in, Kafka's answers out.
+
+An answer is given when all that it rests on is committed, a refusal as well: what it was refused for may have been
+decided a moment ago.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from semel.controller.brokers import check_epoch
+from semel.controller.controller import Controller
+from semel.log.errors import Refused
+from semel.wire.spec.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from semel.wire.spec.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from semel.wire.spec.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
+from semel.wire.spec.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from semel.wire.spec.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from semel.wire.spec.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+
+R = TypeVar("R")
+
+
+class ActiveController:
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+
+    # -- brokers
+
+    async def register_broker(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
+        brokers = self._controller.brokers
+        return await self._answered(
+            lambda: brokers.register(request), lambda refusal: BrokerRegistrationResponse(error_code=refusal.code)
+        )
+
+    async def heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+        brokers = self._controller.brokers
+        return await self._answered(
+            lambda: brokers.heartbeat(request), lambda refusal: BrokerHeartbeatResponse(error_code=refusal.code)
+        )
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        brokers = self._controller.brokers
+        return await self._answered(
+            lambda: brokers.alter_partition(request), lambda refusal: AlterPartitionResponse(error_code=refusal.code)
+        )
+
+    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
+        brokers = self._controller.brokers
+        return await self._answered(
+            lambda: brokers.assign_directories(request),
+            lambda refusal: AssignReplicasToDirsResponse(error_code=refusal.code),
+        )
+
+    async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
+        def allocate() -> AllocateProducerIdsResponse:
+            check_epoch(self._controller.metadata.decided, request.broker_id, request.broker_epoch)
+            block, _ = self._controller.allocate_producer_ids(request.broker_id, request.broker_epoch)
+            return AllocateProducerIdsResponse(producer_id_start=block.start, producer_id_len=len(block))
+
+        return await self._answered(allocate, lambda refusal: AllocateProducerIdsResponse(error_code=refusal.code))
+
+    async def unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
+        def unregister() -> UnregisterBrokerResponse:
+            self._controller.brokers.unregister(request.broker_id)
+            return UnregisterBrokerResponse()
+
+        return await self._answered(
+            unregister,
+            lambda refusal: UnregisterBrokerResponse(error_code=refusal.code, error_message=refusal.text),
+        )
+
+    async def _answered(self, decide: Callable[[], R], refuse: Callable[[Refused], R]) -> R:
+        try:
+            answer = decide()
+        except Refused as refusal:
+            answer = refuse(refusal)
+        committed = self._controller.metadata.when_committed()
+        if committed is not None:
+            await committed
+        return answer

@@ -1,0 +1,36 @@
+"""`bootstrap.checkpoint`: the levels that the log of a new cluster begins with, as `storage format` left them.
+
+Kafka's name and form: batches of records, such as a snapshot. The first controller writes them into the log; the file
+is not read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from semel.controller.image import MetadataImage
+from semel.controller.levels import LEVEL_OF_A_CLUSTER, features_at
+from semel.controller.snapshot import decode_snapshot, encode_snapshot
+from semel.host.api import Disk
+from semel.log.errors import BrokenLog
+from semel.wire.spec.metadata_records import FeatureLevelRecord
+
+FILE = "bootstrap.checkpoint"
+
+
+def write_bootstrap(disk: Disk, root: str, level: int, now_ms: int) -> None:
+    image = MetadataImage()
+    for name, finalized in features_at(level).items():
+        image.replay(FeatureLevelRecord(name=name, feature_level=finalized))
+    disk.replace_file_now(f"{root}/{FILE}", encode_snapshot(image, 0, now_ms))
+
+
+def first_features(disk: Disk, root: str) -> Mapping[str, int]:
+    """The features of a new cluster. A directory that somebody else has formatted need not say."""
+    path = f"{root}/{FILE}"
+    if not disk.exists(path):
+        return features_at(LEVEL_OF_A_CLUSTER)
+    records = decode_snapshot(disk.read_file(path))
+    if records is None:
+        raise BrokenLog(f"{path} is damaged: format the directory again")
+    return {one.name: one.feature_level for one in records if isinstance(one, FeatureLevelRecord)}
