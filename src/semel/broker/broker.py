@@ -14,6 +14,7 @@ from semel.broker.markers import LocalMarkers
 from semel.broker.node_info import NodeInfo
 from semel.broker.producer_ids import ProducerIds
 from semel.broker.read_failures import ReadFailures
+from semel.broker.replica_sessions import ReplicaSession
 from semel.broker.roles import Roles
 from semel.broker.router import Router
 from semel.broker.topics import Topics
@@ -50,6 +51,8 @@ _METADATA_CONFIG = {
     "flush.messages": "1",
     "min.insync.replicas": "1",
 }
+# More than any cluster has followers: one session for each of their fetchers.
+_REPLICA_SESSIONS = 1000
 
 
 class Broker:
@@ -70,6 +73,7 @@ class Broker:
         self.generation = Generation()
         self.store = LogStore(host, config.log_dir(), config, on_broken)
         self.fetch_sessions = FetchSessions(host.random, config.int("max.incremental.fetch.session.cache.slots"))
+        self.replica_sessions = FetchSessions(host.random, _REPLICA_SESSIONS, ReplicaSession)
         self.listeners: list[NodeListener] = []  # with the ports that they have got
         self._is_stopping = False
 
@@ -148,6 +152,7 @@ class Broker:
             markers=self.markers,
             producer_ids=self.producer_ids,
             fetch_sessions=self.fetch_sessions,
+            replica_sessions=self.replica_sessions,
             store=self.store,
             read_failures=ReadFailures(),
             clock=host.clock,

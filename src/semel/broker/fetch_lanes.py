@@ -13,8 +13,9 @@ from typing import cast
 from semel.broker.authoriser import Authoriser, Operation, ResourceType
 from semel.broker.cluster_view import ClusterView
 from semel.broker.context import authorise
-from semel.broker.fetch_sessions import NO_SESSION
+from semel.broker.fetch_sessions import NO_REPLICA, NO_SESSION
 from semel.broker.node_info import NodeInfo
+from semel.broker.replica_fetching import replica_of
 from semel.broker.topics import Topics
 from semel.host.api import FileRange
 from semel.log.errors import CorruptSegment, Refused
@@ -161,6 +162,7 @@ class FetchLanes:
             or len(request.topics[0].partitions) != 1
             or request.forgotten_topics_data
             or (request.session_id, request.session_epoch) != (NO_SESSION, _FINAL_EPOCH)
+            or replica_of(request).replica_id > NO_REPLICA
         ):
             return
         topic, version = request.topics[0], header.api_version

@@ -1,4 +1,4 @@
-"""Incremental fetch sessions (KIP-227): a consumer says once which partitions it reads, then only what changed.
+"""Incremental fetch sessions (KIP-227): a reader says once which partitions it reads, then only what changed.
 
 A session is found by id and stepped by epoch, so a request that was lost or sent twice is noticed. The cache holds a
 bounded number of sessions; when it is full, one that has not been used for two minutes makes room, or the new one is
@@ -23,6 +23,7 @@ from semel.wire.errors import ErrorCode
 from semel.wire.spec.fetch import FetchRequest, FetchRequestPartition
 
 NO_SESSION = 0
+NO_REPLICA = -1
 _FINAL_EPOCH, _INITIAL_EPOCH = -1, 0
 _LARGEST_EPOCH = (1 << 31) - 1
 _EVICTABLE_AFTER_MS = 120_000
@@ -56,6 +57,7 @@ class FetchSession:
     unsettled: OrderedDict[Key, None] = field(default_factory=OrderedDict)
     told: dict[Key, Told] = field(default_factory=dict)
     used_ms: int = 0
+    replica_id: int = NO_REPLICA
     _watched: dict[Key, Partition] = field(default_factory=dict)
     _waiting: dict[object, Callable[[], None]] = field(default_factory=dict)
 
@@ -119,26 +121,29 @@ class FetchSession:
 
 
 class FetchSessions:
-    def __init__(self, random: Random, slots: int) -> None:
+    """Of consumers, or with `make` of others."""
+
+    def __init__(self, random: Random, slots: int, make: Callable[..., FetchSession] = FetchSession) -> None:
         self._random = random
         self._slots = slots
+        self._make = make
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def begin(self, request: FetchRequest, uses_ids: bool, now_ms: int) -> FetchSession:
+    def begin(self, request: FetchRequest, uses_ids: bool, now_ms: int, replica_id: int = NO_REPLICA) -> FetchSession:
         """The session that a request belongs to, brought up to date with it; raises Refused for an unknown one."""
         if request.session_epoch in (_FINAL_EPOCH, _INITIAL_EPOCH):
             if (replaced := self._sessions.pop(request.session_id, None)) is not None:
                 replaced.end()
-            session = FetchSession(uses_ids=uses_ids, used_ms=now_ms)
+            session = self._make(uses_ids=uses_ids, used_ms=now_ms, replica_id=replica_id)
             session.update(request)
             if request.session_epoch == _INITIAL_EPOCH and session.partitions:
                 self._keep(session, now_ms)
             return session
         known = self._sessions.get(request.session_id)
-        if known is None:
+        if known is None or known.replica_id != replica_id:
             raise Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"there is no fetch session {request.session_id}")
         if request.session_epoch != known.epoch:
             raise Refused(

@@ -14,3 +14,4 @@ class NodeInfo:
     node_id: int
     config: BrokerConfig
     cluster_id: str = ""
+    broker_epoch: int = -1  # of this start; -1 until it is registered

@@ -46,6 +46,7 @@ class Roles:
     markers: LocalMarkers
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions
+    replica_sessions: FetchSessions
     store: LogStore
     read_failures: ReadFailures
     clock: Clock

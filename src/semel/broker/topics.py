@@ -1,7 +1,11 @@
 """The topics as this node serves them, kept equal to the committed metadata.
 
-`reconcile` compares one topic of the image with what is open here and opens, closes or changes the difference, so it
-does not matter which records led there. Partitions that another node leads are not served: `partition` says so. A
+Each partition of which this node has a replica is led by it, or follows its leader, or is kept until somebody leads it.
+What is over ends at once, when metadata are applied; what begins then may wait a little: logs are opened in slices, so
+that thousands of partitions do not hold the loop. What is done next is always read from the newest image, so it does
+not matter which records led there.
+
+Order: deletions, then leaders, then followers. A replica that is not assigned to this node any more is deleted. A
 partition whose log cannot be opened is offline; the others go on. If there was no descriptor for it, it is tried again
 until there is one.
 """
@@ -11,7 +15,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
 
 from semel.broker.cluster_view import NO_NODE, ClusterView
 from semel.broker.node_info import NodeInfo
@@ -21,22 +26,70 @@ from semel.host.api import Clock
 from semel.host.complaints import Complaints
 from semel.host.descriptors import is_short
 from semel.log.errors import BrokenLog, CorruptSegment, Refused
+from semel.log.log import Log
 from semel.log.store import LogStore
+from semel.log.types import Epoch
+from semel.replication.group_commit import GroupCommit
 from semel.replication.partition import Partition
+from semel.replication.replicas import LeaderContext
 from semel.replication.term_kernel import Generation
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.metadata_records import (
+    BrokerRegistrationChangeRecord,
     ConfigRecord,
+    FenceBrokerRecord,
     MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
+    RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
 )
 
 logger = logging.getLogger("semel.broker")
 
 _RETRY_S = 1.0
+# So long partitions are opened before the loop has its turn.
+_SLICE_MS = 3
+_OF_BROKERS = (
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+    FenceBrokerRecord,
+    UnfenceBrokerRecord,
+    BrokerRegistrationChangeRecord,
+)
+
+
+class FollowerTerm(Protocol):
+    """One term of following: of one leader, in one leader epoch."""
+
+    leader_id: int
+    leader_epoch: Epoch
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    def resign(self) -> None:
+        """It follows no longer; what was written is still flushed."""
+
+    def abandon(self) -> None:
+        """Its log goes."""
+
+    async def close(self) -> None:
+        """A clean stop: waits for the flush that is under way."""
+
+
+class Followers(Protocol):
+    """Who follows the leaders of partitions, for all of this node."""
+
+    def begin(
+        self, topic: str, topic_id: bytes, index: int, log: Log, state: PartitionState, group_commit: GroupCommit
+    ) -> FollowerTerm: ...
+
+    def end(self, term: FollowerTerm) -> None:
+        """It is not fetched for any more. Called before it resigns or is abandoned."""
 
 
 class OfflinePartition:
@@ -46,13 +99,31 @@ class OfflinePartition:
         self.reason = reason
 
 
+class Replica:
+    """A partition that is open here. Its log and its flushes live through the terms; the last term stays, closed, until
+    the next one begins."""
+
+    __slots__ = ("group_commit", "log", "term")
+
+    def __init__(self, log: Log, group_commit: GroupCommit) -> None:
+        self.log = log
+        self.group_commit = group_commit
+        self.term: Partition | FollowerTerm | None = None
+
+
+class LocalLog(NamedTuple):
+    topic: str
+    partition: int
+    log: Log
+
+
 class Topic:
     def __init__(self, name: str, topic_id: bytes, config: TopicConfig) -> None:
         self.name = name
         self.topic_id = topic_id
         self.config = config
-        # Those that this node leads, should lead (offline), or led (closed).
-        self.partitions: dict[int, Partition | OfflinePartition] = {}
+        # Those that are open here, or should be.
+        self.partitions: dict[int, Replica | OfflinePartition] = {}
 
 
 class Topics:
@@ -66,91 +137,188 @@ class Topics:
         clock: Clock,
         on_broken: Callable[[BaseException], None],
         generation: Generation,
+        *,
+        context: LeaderContext | None = None,
+        followers: Followers | None = None,
+        on_brokers: Callable[[], None] = lambda: None,
     ) -> None:
+        """`context` and `followers` are for a node among others; `on_brokers` is called when one of those changes."""
         self._node = node
         self._cluster = cluster
         self._store = store
         self._clock = clock
         self._on_broken = on_broken
         self._generation = generation
+        self._context = context
+        self._followers = followers
+        self._on_brokers = on_brokers
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
         self._online: dict[tuple[str, int], Partition] = {}
         self._complaints = Complaints(logger)
+        # Partitions that may have to begin a term: the first are to be led.
+        self._due_leaders: dict[tuple[bytes, int], None] = {}
+        self._due_followers: dict[tuple[bytes, int], None] = {}
+        self._slice: asyncio.Handle | None = None
+        self._opened: asyncio.Future[None] | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._to_retry: dict[tuple[bytes, int], None] = {}
 
+    # -- what the metadata say
+
     def apply(self, records: Sequence[MetadataRecord]) -> None:
         """Committed records have been replayed into the image: follow them."""
-        image = self._cluster.image
-        changed: dict[str, None] = {}
+        names = self._cluster.image.names
+        topics: dict[bytes, None] = {}
+        partitions: dict[tuple[bytes, int], None] = {}
         for record in records:
-            if isinstance(record, TopicRecord):
-                changed[record.name] = None
+            if isinstance(record, TopicRecord | RemoveTopicRecord):
+                topics[record.topic_id] = None
             elif isinstance(record, PartitionRecord | PartitionChangeRecord):
-                changed[image.names.get(record.topic_id, "")] = None
-            elif isinstance(record, RemoveTopicRecord) and record.topic_id in self.by_id:
-                name = self.by_id[record.topic_id].name
-                logger.info("topic %r is deleted", name)
-                changed[name] = None
-            elif isinstance(record, ConfigRecord) and record.resource_type == TOPIC_RESOURCE:
-                changed[record.resource_name] = None
-        for name in changed:
-            self.reconcile(name)
+                partitions[record.topic_id, record.partition_id] = None
+        for topic_id in topics:
+            topic = self.by_id.get(topic_id)
+            if topic is not None and topic_id not in names:
+                logger.info("topic %r is deleted", topic.name)
+                self._delete(topic)
+        self._follow(partitions)
         for record in records:
-            if isinstance(record, TopicRecord) and record.topic_id in self.by_id:
-                count = self._cluster.partition_count(record.name)
-                logger.info("topic %r is made, partition count %d", record.name, count)
+            if isinstance(record, ConfigRecord) and record.resource_type == TOPIC_RESOURCE:
+                self._follow_topic_config(record.resource_name)
+        for topic_id in topics:
+            if topic_id in names:
+                name = names[topic_id]
+                self._topic(topic_id)
+                logger.info("topic %r is made, partition count %d", name, self._cluster.partition_count(name))
+        if any(isinstance(record, _OF_BROKERS) for record in records):
+            self._on_brokers()
 
-    def reconcile(self, name: str) -> None:
-        state = self._cluster.image.topics.get(name)
-        topic = self.by_name.get(name)
-        if topic is not None and (state is None or state.topic_id != topic.topic_id):
-            self._close(topic)
-            topic = None
-        if state is None:
-            return
-        config = topic_config(self._cluster.image.config(TOPIC_RESOURCE, name), self._node.config)
+    def follow_image(self) -> None:
+        """The image is another as a whole, as after a snapshot."""
+        image = self._cluster.image
+        for topic in list(self.by_name.values()):
+            if topic.topic_id not in image.names:
+                self._delete(topic)
+        self._follow((topic.topic_id, index) for topic in image.topics.values() for index in topic.partitions)
+        self.follow_config()
+        self._on_brokers()
+
+    def _topic(self, topic_id: bytes) -> Topic:
+        """One of the image. Another of its name is gone there: the name had to be free."""
+        topic = self.by_id.get(topic_id)
         if topic is None:
-            topic = Topic(name, state.topic_id, config)
-            self.by_name[name] = self.by_id[state.topic_id] = topic
-        self._set_config(topic, config)
-        for index, partition_state in state.partitions.items():
-            self._follow(topic, index, partition_state)
+            name = self._cluster.image.names[topic_id]
+            if name in self.by_name:
+                self._delete(self.by_name[name])
+            config = topic_config(self._cluster.image.config(TOPIC_RESOURCE, name), self._node.config)
+            topic = self.by_name[name] = self.by_id[topic_id] = Topic(name, topic_id, config)
+        return topic
 
-    def _follow(self, topic: Topic, index: int, state: PartitionState) -> None:
-        """Leads the partition, or does so no longer, as the image says."""
-        partition = topic.partitions.get(index)
-        if state.leader != self._node.node_id:
-            if isinstance(partition, Partition) and not partition.is_closed:
-                partition.resign()
-                del self._online[topic.name, index]
+    def _follow(self, partitions: Iterable[tuple[bytes, int]]) -> None:
+        """Ends what is over, at once, and begins what is new, or some of it."""
+        names = self._cluster.image.names
+        for topic_id, index in partitions:
+            if topic_id not in names:
+                continue
+            topic = self._topic(topic_id)
+            state = self._cluster.image.topics[topic.name].partitions[index]
+            key = (topic_id, index)
+            if self._goes_on(topic, index, state):
+                self._due_leaders.pop(key, None)
+                self._due_followers.pop(key, None)
+            elif state.leader == self._node.node_id:
+                self._due_followers.pop(key, None)
+                self._due_leaders[key] = None
+            else:
+                self._due_leaders.pop(key, None)
+                self._due_followers[key] = None
+        if self._slice is None:
+            self._begin_terms()
+
+    def _is_ours(self, state: PartitionState) -> bool:
+        return self._node.node_id in state.replicas or state.leader == self._node.node_id
+
+    def _goes_on(self, topic: Topic, index: int, state: PartitionState) -> bool:
+        """Ends the term that is over. False: there may be one to begin."""
+        replica = topic.partitions.get(index)
+        if not self._is_ours(state):
+            if replica is not None:
+                logger.info("%s-%d: this node has no replica of it any more, and deletes its log", topic.name, index)
+                self._delete_replica(topic, index)
+            return True
+        if not isinstance(replica, Replica) or replica.term is None or replica.term.is_closed:
+            return isinstance(replica, OfflinePartition)
+        term = replica.term
+        if state.leader_epoch < term.leader_epoch:
+            return True
+        if isinstance(term, Partition):
+            if state.leader == self._node.node_id and state.leader_epoch == term.leader_epoch:
+                term.follow_state(state)
+                return True
+            del self._online[topic.name, index]
+            if state.leader != self._node.node_id:
                 logger.debug("%s-%d: node %d leads it now, this one does not", topic.name, index, state.leader)
-        elif partition is None:
-            self._open(topic, index, state)
-        elif isinstance(partition, Partition) and (partition.is_closed or partition.leader_epoch != state.leader_epoch):
-            self._put(topic, partition.next_term(state.leader_epoch))
+        elif (state.leader, state.leader_epoch) == (term.leader_id, term.leader_epoch):
+            return True
+        self._end_term(term)
+        term.resign()
+        return state.leader == NO_NODE
 
-    def _set_config(self, topic: Topic, config: TopicConfig) -> None:
-        if topic.config != config:
-            topic.config = config
-            for partition in topic.partitions.values():
-                if isinstance(partition, Partition):
-                    if partition.is_closed:
-                        partition.log.config = config  # its next term goes by it
-                    else:
-                        partition.config = config
+    def _end_term(self, term: Partition | FollowerTerm | None) -> None:
+        if self._followers is not None and term is not None and not isinstance(term, Partition) and not term.is_closed:
+            self._followers.end(term)
 
-    def follow_config(self) -> None:
-        """The node's settings have changed, and with them the defaults of every topic."""
-        for topic in self.by_name.values():
-            overrides = self._cluster.image.config(TOPIC_RESOURCE, topic.name)
-            self._set_config(topic, topic_config(overrides, self._node.config))
+    # -- beginning terms
 
-    def _open(self, topic: Topic, index: int, state: PartitionState) -> None:
+    def _begin_terms(self) -> None:
+        """As many as there is time for; the others when the loop has had its turn."""
+        self._slice = None
+        until_ms = self._clock.monotonic_ms() + _SLICE_MS
+        while self._due_leaders or self._due_followers:
+            due = self._due_leaders or self._due_followers
+            topic_id, index = key = next(iter(due))
+            del due[key]
+            if topic_id in self.by_id:
+                self._begin(self.by_id[topic_id], index)
+            if self._clock.monotonic_ms() >= until_ms and (self._due_leaders or self._due_followers):
+                self._slice = asyncio.get_running_loop().call_soon(self._begin_terms)
+                return
+        if self._opened is not None and not self._opened.done():
+            self._opened.set_result(None)
+
+    async def when_open(self) -> None:
+        """Waits until every partition that is to be served has begun, or is offline."""
+        if self._slice is not None:
+            self._opened = asyncio.get_running_loop().create_future()
+            await self._opened
+
+    def _begin(self, topic: Topic, index: int) -> None:
+        """The term that the image wants by now."""
+        state = self._cluster.partition(topic.name, index)
+        if self._goes_on(topic, index, state):
+            return
+        leads = state.leader == self._node.node_id
+        if not leads and (self._followers is None or state.leader == NO_NODE):
+            return
+        replica = topic.partitions.get(index)
+        if replica is None:
+            replica = self._open(topic, index, state)
+        if not isinstance(replica, Replica):
+            return
+        if leads:
+            self._lead(topic, index, replica, state)
+        elif self._followers is not None:
+            replica.term = self._followers.begin(
+                topic.name, topic.topic_id, index, replica.log, state, replica.group_commit
+            )
+            told = "%s-%d: this node follows node %d, leader epoch %d"
+            logger.debug(told, topic.name, index, state.leader, state.leader_epoch)
+
+    def _open(self, topic: Topic, index: int, state: PartitionState) -> Replica | None:
         topic_id = base64.urlsafe_b64encode(topic.topic_id).rstrip(b"=").decode()
+        is_replicated = self._context is not None and len(state.replicas) > 1
         try:
-            log = self._store.load(topic.name, index, topic_id, topic.config)
+            log = self._store.load(topic.name, index, topic_id, topic.config, is_replicated=is_replicated)
         except (BrokenLog, CorruptSegment, OSError) as error:
             topic.partitions[index] = OfflinePartition(str(error))
             if is_short(error):
@@ -159,25 +327,55 @@ class Topics:
                 self._try_again(topic, index)
             else:
                 logger.error("%s-%d is offline: %s", topic.name, index, error)
-            return
-        self._put(
-            topic,
-            Partition(
+            return None
+        replica = topic.partitions[index] = Replica(log, GroupCommit(log, self._on_broken))
+        return replica
+
+    def _lead(self, topic: Topic, index: int, replica: Replica, state: PartitionState) -> None:
+        term = replica.term
+        if isinstance(term, Partition):
+            partition = term.next_term(state.leader_epoch, state)
+        else:
+            partition = Partition(
                 topic.name,
                 topic.topic_id,
                 index,
-                log,
+                replica.log,
                 state.leader_epoch,
                 self._clock,
                 self._on_broken,
                 generation=self._generation,
-            ),
-        )
+                group_commit=replica.group_commit,
+                context=self._context,
+                assignment=state,
+            )
+        replica.term = self._online[topic.name, index] = partition
+        logger.debug("%s-%d: this node leads it, leader epoch %d", topic.name, index, state.leader_epoch)
 
-    def _put(self, topic: Topic, partition: Partition) -> None:
-        topic.partitions[partition.index] = self._online[topic.name, partition.index] = partition
-        epoch = partition.leader_epoch
-        logger.debug("%s-%d: this node leads it, leader epoch %d", topic.name, partition.index, epoch)
+    # -- settings
+
+    def _follow_topic_config(self, name: str) -> None:
+        topic = self.by_name.get(name)
+        if topic is not None:
+            self._set_config(topic, topic_config(self._cluster.image.config(TOPIC_RESOURCE, name), self._node.config))
+
+    def _set_config(self, topic: Topic, config: TopicConfig) -> None:
+        if topic.config != config:
+            topic.config = config
+            for replica in topic.partitions.values():
+                if not isinstance(replica, Replica):
+                    continue
+                if isinstance(replica.term, Partition) and not replica.term.is_closed:
+                    replica.term.config = config
+                else:
+                    replica.log.config = config  # its next term goes by it
+
+    def follow_config(self) -> None:
+        """The node's settings have changed, and with them the defaults of every topic."""
+        for name in self.by_name:
+            self._follow_topic_config(name)
+
+    # -- want of descriptors
 
     def _try_again(self, topic: Topic, index: int) -> None:
         self._to_retry[topic.topic_id, index] = None
@@ -194,28 +392,44 @@ class Topics:
             topic = self.by_id.get(topic_id)
             if topic is not None:
                 topic.partitions.pop(index, None)
-                self._follow(topic, index, self._cluster.partition(topic.name, index))
+                self._begin(topic, index)
         self._to_retry.update(waiting)
+
+    # -- the end
 
     def stop_opening(self) -> None:
         if self._retry is not None:
             self._retry.cancel()
+        if self._slice is not None:
+            self._slice.cancel()
 
     async def close(self) -> None:
         """A clean stop: waits for flushes that are under way."""
-        for topic in self.by_name.values():
-            for partition in topic.partitions.values():
-                if isinstance(partition, Partition):
-                    await partition.close()
+        for _, _, replica in self._replicas():
+            self._end_term(replica.term)
+            if replica.term is not None:
+                await replica.term.close()
+            replica.group_commit.stop()
+            await replica.group_commit.when_over()
 
-    def _close(self, topic: Topic) -> None:
+    def _delete(self, topic: Topic) -> None:
         del self.by_name[topic.name]
         del self.by_id[topic.topic_id]
-        for index, partition in topic.partitions.items():
-            self._online.pop((topic.name, index), None)
-            if isinstance(partition, Partition):
-                partition.abandon()
-            self._store.remove(topic.name, index)
+        for index in list(topic.partitions):
+            self._delete_replica(topic, index)
+
+    def _delete_replica(self, topic: Topic, index: int) -> None:
+        replica = topic.partitions.pop(index)
+        self._online.pop((topic.name, index), None)
+        if isinstance(replica, Replica):
+            self._end_term(replica.term)
+            if replica.term is None:
+                replica.group_commit.stop()
+            else:
+                replica.term.abandon()
+        self._store.remove(topic.name, index)
+
+    # -- what is here
 
     def partition(self, name: str, index: int) -> Partition:
         """The partition, which this node leads, or Refused with what is wrong."""
@@ -228,14 +442,33 @@ class Topics:
             raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name}-{index} is not led here: {who} leads it")
         topic = self.by_name.get(name)
         offline = None if topic is None else topic.partitions.get(index)
-        reason = offline.reason if isinstance(offline, OfflinePartition) else "it is not open"
-        raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{name}-{index} is offline: {reason}")
+        if isinstance(offline, OfflinePartition):
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{name}-{index} is offline: {offline.reason}")
+        raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name}-{index} is not led yet: this node is about to")
 
     def offline_node(self, name: str, index: int) -> int | None:
-        """This node, if it should lead the partition and cannot open it."""
+        """This node, if it has the partition and cannot open it."""
         topic = self.by_name.get(name)
         is_offline = topic is not None and isinstance(topic.partitions.get(index), OfflinePartition)
         return self._node.node_id if is_offline else None
 
     def online(self) -> list[Partition]:
+        """Those that this node leads."""
         return list(self._online.values())
+
+    def _replicas(self) -> Iterator[tuple[Topic, int, Replica]]:
+        for topic in self.by_name.values():
+            for index, replica in topic.partitions.items():
+                if isinstance(replica, Replica):
+                    yield topic, index, replica
+
+    def logs(self) -> list[LocalLog]:
+        """All that are open here, whoever leads them."""
+        return [LocalLog(topic.name, index, replica.log) for topic, index, replica in self._replicas()]
+
+    @property
+    def lacks_partitions(self) -> bool:
+        """Whether some are offline."""
+        return any(
+            isinstance(one, OfflinePartition) for topic in self.by_name.values() for one in topic.partitions.values()
+        )

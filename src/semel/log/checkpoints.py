@@ -1,6 +1,7 @@
 """Kafka's checkpoint files at the root of a data directory: one line per partition, `topic partition offset`.
 
-`recovery-point-offset-checkpoint`, `log-start-offset-checkpoint` and `cleaner-offset-checkpoint` all have this form.
+`recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`, `cleaner-offset-checkpoint` and
+`replication-offset-checkpoint` (high watermarks) all have this form.
 A damaged file is treated as missing: recovery then reads more, and never less.
 """
 
@@ -16,6 +17,7 @@ logger = logging.getLogger("semel.log")
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
 _VERSION = "0"
 
 TopicPartition: TypeAlias = tuple[str, int]

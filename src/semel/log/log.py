@@ -144,6 +144,10 @@ class Log(LogEnd):
         self._disk_failure: OSError | None = None
         self.is_closed = False
 
+    def restore_high_watermark(self, offset: Offset) -> None:
+        """As an earlier run noted it, before a term has this log: with other replicas its end may not be committed."""
+        self.high_watermark = max(self.start_offset, min(offset, self.end_offset))
+
     # -- append
 
     def append(self, batch: bytearray | memoryview, header: BatchHeader, leader_epoch: Epoch, now_ms: int) -> Appended:

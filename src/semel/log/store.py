@@ -19,6 +19,7 @@ from semel.host.complaints import Complaints
 from semel.host.descriptors import is_short
 from semel.log.checkpoints import (
     CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
     LOG_STARTS,
     RECOVERY_POINTS,
     TopicPartition,
@@ -72,6 +73,10 @@ class LogStore:
         self._writes_cuts = asyncio.Lock()
         self._cleaner_offsets: dict[TopicPartition, Offset] = {}
         self._uncleanable: set[TopicPartition] = set()
+        # Noted once there is a log with other replicas; the end of any other is committed.
+        self._high_watermarks: dict[TopicPartition, Offset] = {}
+        self._has_replicated = False
+        self._has_upkeep = False
         # Forgotten, but the checkpoints on disk still name them: another log of that name must not inherit.
         self._stale: set[TopicPartition] = set()
         # Directories that were not left cleanly and have not been loaded since: no stop is clean before they were.
@@ -88,6 +93,7 @@ class LogStore:
         self._recovery_points = read_checkpoint(disk, f"{self.root}/{RECOVERY_POINTS}")
         self._log_starts = read_checkpoint(disk, f"{self.root}/{LOG_STARTS}")
         self._cleaner_offsets = read_checkpoint(disk, f"{self.root}/{CLEANER_OFFSETS}")
+        self._high_watermarks = read_checkpoint(disk, f"{self.root}/{HIGH_WATERMARKS}")
         names = disk.list_dir(self.root)
         # A root without any log is as good as one that was left cleanly.
         self.was_clean = _CLEAN_STOP in names
@@ -99,7 +105,7 @@ class LogStore:
                 disk.remove_tree(f"{self.root}/{name}")
             elif not self.was_clean and not name.endswith(_STRAY_SUFFIX) and self._holds_log(name):
                 self._unrecovered.add(name)
-        for key in sorted({*self._recovery_points, *self._log_starts, *self._cleaner_offsets}):
+        for key in sorted({*self._recovery_points, *self._log_starts, *self._cleaner_offsets, *self._high_watermarks}):
             if not disk.exists(self.directory(*key)):
                 self._forget(key)
 
@@ -121,8 +127,11 @@ class LogStore:
     def directory(self, topic: str, partition: int) -> str:
         return f"{self.root}/{topic}-{partition}"
 
-    def load(self, topic: str, partition: int, topic_id: str, config: TopicConfig) -> Log:
-        """Opens a partition's log, recovering it if the last stop was not clean."""
+    def load(
+        self, topic: str, partition: int, topic_id: str, config: TopicConfig, *, is_replicated: bool = False
+    ) -> Log:
+        """Opens a partition's log, recovering it if the last stop was not clean. With other replicas it is committed as
+        far as the last run has noted; without, all that it holds is."""
         key = (topic, partition)
         identity = f"version: 0\ntopic_id: {topic_id}".encode()
         self._move_away_stranger(key, identity)
@@ -144,6 +153,11 @@ class LogStore:
         log.on_roll = lambda log: self._settle_soon(key, log)
         log.cutting = partial(self._cutting, key)
         self.logs[key] = log
+        if is_replicated:
+            log.restore_high_watermark(self._high_watermarks.get(key, 0))
+            if not self._has_replicated:
+                self._has_replicated = True
+                self._keep_high_watermarks()
         return log
 
     def _move_away_stranger(self, key: TopicPartition, identity: bytes) -> None:
@@ -199,7 +213,13 @@ class LogStore:
             self._start(self._remove_tree(self._renamed(directory, _DELETED_SUFFIX)))
 
     def _forget(self, key: TopicPartition) -> None:
-        for offsets in (self._recovery_points, self._log_starts, self._coming_starts, self._cleaner_offsets):
+        for offsets in (
+            self._recovery_points,
+            self._log_starts,
+            self._coming_starts,
+            self._cleaner_offsets,
+            self._high_watermarks,
+        ):
             if offsets.pop(key, None) is not None:
                 self._stale.add(key)
         self._upkeep.pop(key, None)
@@ -230,6 +250,13 @@ class LogStore:
             ("producer.id.expiration.check.interval.ms", self.expire_producers),
         ):
             self._start(self._every(self.config.int(interval) / 1000, work))
+        self._has_upkeep = True
+        self._keep_high_watermarks()
+
+    def _keep_high_watermarks(self) -> None:
+        if self._has_upkeep and self._has_replicated:
+            interval_ms = self.config.int("replica.high.watermark.checkpoint.interval.ms")
+            self._start(self._every(interval_ms / 1000, self.checkpoint_high_watermarks))
 
     async def _every(self, interval_s: float, work: Callable[[], Awaitable[object]]) -> None:
         while True:
@@ -354,6 +381,7 @@ class LogStore:
             (RECOVERY_POINTS, self._recovery_points),
             (LOG_STARTS, self._log_starts),
             (CLEANER_OFFSETS, self._cleaner_offsets),
+            *([(HIGH_WATERMARKS, self._high_watermarks)] if self._has_replicated else []),
         ):
             self.host.disk.replace_file_now(f"{self.root}/{name}", encode_checkpoint(offsets))
         self._stale.clear()
@@ -369,6 +397,15 @@ class LogStore:
             else:
                 self._log_starts.pop(key, None)
         await self.host.disk.replace_file(f"{self.root}/{LOG_STARTS}", encode_checkpoint(self._log_starts))
+
+    async def checkpoint_high_watermarks(self) -> None:
+        """How far each log is committed: a smaller number than the true one does no harm."""
+        before = dict(self._high_watermarks)
+        for key, log in self.logs.items():
+            self._high_watermarks[key] = log.high_watermark
+        if self._has_replicated and self._high_watermarks != before:
+            data = encode_checkpoint(self._high_watermarks)
+            await self.host.disk.replace_file(f"{self.root}/{HIGH_WATERMARKS}", data)
 
     async def apply_retention(self) -> None:
         now_ms = self.host.clock.wall_ms()
@@ -453,6 +490,7 @@ class LogStore:
             log.close()
         disk = self.host.disk
         await self.checkpoint()
+        await self.checkpoint_high_watermarks()
         if not self._unrecovered:
             disk.replace_file_now(f"{self.root}/{_CLEAN_STOP}", b"")
         if self._lock is not None:

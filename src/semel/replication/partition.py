@@ -52,6 +52,18 @@ class Fetched(NamedTuple):
     diverging: tuple[Epoch, Offset] | None = None
 
 
+class FollowerFetch(NamedTuple):
+    """What a follower asks of one partition."""
+
+    node_id: int
+    broker_epoch: int
+    leader_epoch: Epoch
+    offset: Offset
+    last_fetched_epoch: Epoch
+    log_start: Offset
+    max_bytes: int
+
+
 class Partition(TermEnd):
     """One term of leadership of a partition by this node. Another leader epoch is another object: who holds this one
     finds it closed, and lets go."""
@@ -372,34 +384,30 @@ class Partition(TermEnd):
         return Fetched(records, high_watermark, stable, log.start_offset, aborted)
 
     def fetch_as_replica(
-        self,
-        node_id: int,
-        broker_epoch: int,
-        offset: Offset,
-        log_start: Offset,
-        max_bytes: int,
-        *,
-        at_least_one: bool,
-        last_fetched_epoch: Epoch,
-        counts: bool,
-        warmed: bool = False,
+        self, asked: FollowerFetch, *, at_least_one: bool, counts: bool, warmed: bool = False
     ) -> Fetched:
-        """The batches from `offset` to the end of the log, for a follower; the order of checks is Kafka's.
+        """The batches from an offset to the end of the log, for a follower; the order of checks is Kafka's.
 
         `counts`: the follower is where it says. That is so once for each request, not when it is tried again."""
-        log, replicas = self.log, self.replicas
+        log, replicas, offset = self.log, self.replicas, asked.offset
         leader_end = log.end_offset  # before the records are read, or under load nobody would ever have caught up
-        if replicas is None or node_id not in replicas.in_sync.replicas:
-            raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {node_id} has no replica of this partition")
-        if last_fetched_epoch != NO_EPOCH:
-            diverging = self._diverging(offset, last_fetched_epoch)
+        self.check_epoch(asked.leader_epoch)
+        if replicas is None or asked.node_id not in replicas.in_sync.replicas:
+            # What is known here of its replicas may be old: a new one is to come again, not to give up.
+            has_epoch = asked.leader_epoch != NO_EPOCH
+            raise Refused(
+                ErrorCode.UNKNOWN_LEADER_EPOCH if has_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"node {asked.node_id} has no replica of this partition, as far as is known here",
+            )
+        if asked.last_fetched_epoch != NO_EPOCH:
+            diverging = self._diverging(offset, asked.last_fetched_epoch)
             if diverging is not None:
                 stable = log.last_stable_offset
                 return Fetched(None, log.high_watermark, stable, log.start_offset, diverging=diverging)
-        records = log.read(offset, max_bytes, leader_end, at_least_one=at_least_one, warmed=warmed)
+        records = log.read(offset, asked.max_bytes, leader_end, at_least_one=at_least_one, warmed=warmed)
         if counts:
             try:
-                replicas.note_fetch(node_id, broker_epoch, offset, log_start, leader_end)
+                replicas.note_fetch(asked.node_id, asked.broker_epoch, offset, asked.log_start, leader_end)
             except Refused:
                 if isinstance(records, FileRange):
                     records.release()
@@ -421,6 +429,14 @@ class Partition(TermEnd):
 
     def unwatch(self, watcher: object) -> None:
         self.watchers.pop(watcher, None)
+
+    def watch_end(self, watcher: object, wake: Callable[[], None]) -> None:
+        """As `watch`, for a follower: of every append, and of what the in-sync replicas are."""
+        (self.watchers if self.replicas is None else self.replicas.end_watchers)[watcher] = wake
+
+    def unwatch_end(self, watcher: object) -> None:
+        if self.replicas is not None:
+            self.replicas.end_watchers.pop(watcher, None)
 
     def wake_watchers(self) -> None:
         for wake in list(self.watchers.values()):

@@ -337,10 +337,10 @@ async def test_a_partition_that_cannot_be_opened_is_offline_and_the_others_go_on
 
     load = broker_module.LogStore.load
 
-    def damaged(self: Any, topic: str, *arguments: Any) -> Any:
+    def damaged(self: Any, topic: str, *arguments: Any, **options: Any) -> Any:
         if topic == "bad":
             raise CorruptSegment("bad-0/0.log", 61, 0, "planted")
-        return load(self, topic, *arguments)
+        return load(self, topic, *arguments, **options)
 
     monkeypatch.setattr(broker_module.LogStore, "load", damaged)
     await node.start()

@@ -13,7 +13,7 @@ from transaction_harness import V1, with_transactions
 from transaction_harness import started as transactional
 
 from semel.broker.fetch_sessions import Key
-from semel.broker.handlers.fetch import _Fetch
+from semel.broker.fetching import Fetch
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from semel.wire.spec.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -66,8 +66,8 @@ def watchers(node: Node) -> dict[str, int]:
 @contextmanager
 def looked_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Key]]:
     looks: list[Key] = []
-    read = _Fetch._read_one
-    monkeypatch.setattr(_Fetch, "_read_one", lambda self, key, *rest: looks.append(key) or read(self, key, *rest))
+    read = Fetch._read_one
+    monkeypatch.setattr(Fetch, "_read_one", lambda self, key, *rest: looks.append(key) or read(self, key, *rest))
     yield looks
 
 

@@ -10,7 +10,7 @@ from semel.host.api import FileRange
 from semel.log.recovery import load_log
 from semel.records.build import build_batch
 from semel.replication.in_sync import Proposal
-from semel.replication.partition import Fetched, Partition
+from semel.replication.partition import Fetched, FollowerFetch, Partition
 from semel.sim.clock import WALL_START_MS, SimClock
 from semel.sim.disk import SimDisk
 
@@ -94,19 +94,18 @@ class LeaderWorld:
         return self.partition.append(self.partition.validate(batch), acks).last_offset
 
     def fetch(
-        self, node_id: int, offset: int, *, broker_epoch: int = 7, last_fetched_epoch: int = -1, log_start: int = 0
+        self,
+        node_id: int,
+        offset: int,
+        *,
+        broker_epoch: int = 7,
+        leader_epoch: int = -1,
+        last_fetched_epoch: int = -1,
+        log_start: int = 0,
     ) -> Fetched:
         """What a follower gets; the records are let go at once."""
-        fetched = self.partition.fetch_as_replica(
-            node_id,
-            broker_epoch,
-            offset,
-            log_start,
-            1 << 20,
-            at_least_one=True,
-            last_fetched_epoch=last_fetched_epoch,
-            counts=True,
-        )
+        asked = FollowerFetch(node_id, broker_epoch, leader_epoch, offset, last_fetched_epoch, log_start, 1 << 20)
+        fetched = self.partition.fetch_as_replica(asked, at_least_one=True, counts=True)
         if isinstance(fetched.records, FileRange):
             fetched.records.release()
         return fetched

@@ -13,6 +13,7 @@ from leader_world import LEADER, Assigned, B, C, LeaderWorld
 from semel.host.api import FileRange
 from semel.log.errors import Refused
 from semel.records.control import ControlType
+from semel.replication.partition import FollowerFetch
 from semel.sim.loop import run
 from semel.wire.errors import ErrorCode
 
@@ -73,9 +74,8 @@ async def test_followers_read_what_is_not_committed_and_readers_do_not() -> None
     world = LeaderWorld()
     world.append(b"a")
     await asyncio.sleep(1)
-    fetched = world.partition.fetch_as_replica(
-        B, 7, 0, 0, 1 << 20, at_least_one=True, last_fetched_epoch=-1, counts=True
-    )
+    asked = FollowerFetch(B, 7, 0, 0, -1, 0, 1 << 20)
+    fetched = world.partition.fetch_as_replica(asked, at_least_one=True, counts=True)
     assert isinstance(fetched.records, FileRange)
     fetched.records.release()
     assert world.partition.fetch(0, 1 << 20, read_committed=False, at_least_one=True).records is None
@@ -187,6 +187,8 @@ async def test_a_fetch_is_judged_in_the_order_of_kafka() -> None:
     assert world.partition.replicas is not None
     followers = world.partition.replicas.in_sync.followers
     world.log.epochs.entries[:] = [(0, 0)]
+    assert code_of(lambda: world.fetch(9, 0, leader_epoch=1)) == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert code_of(lambda: world.fetch(9, 0, leader_epoch=0)) == ErrorCode.UNKNOWN_LEADER_EPOCH
     assert code_of(lambda: world.fetch(9, 0)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert code_of(lambda: world.fetch(B, 0, last_fetched_epoch=3)) == ErrorCode.OFFSET_OUT_OF_RANGE
     assert code_of(lambda: world.fetch(B, 2)) == ErrorCode.OFFSET_OUT_OF_RANGE

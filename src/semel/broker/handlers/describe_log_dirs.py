@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from semel.broker.authoriser import Operation
 from semel.broker.context import RequestContext
-from semel.broker.topics import Topics
+from semel.broker.topics import LocalLog, Topics
 from semel.host.api import Disk
 from semel.log.errors import Refused
 from semel.log.store import LogStore
-from semel.replication.partition import Partition
 from semel.wire.spec.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -30,9 +29,9 @@ def handle(
     except Refused as refusal:
         return DescribeLogDirsResponse(error_code=refusal.code)
     by_topic: dict[str, list[LogDirPartition]] = {}
-    for partition in _wanted(topics, request):
-        described = LogDirPartition(partition_index=partition.index, partition_size=partition.log.size_bytes)
-        by_topic.setdefault(partition.topic, []).append(described)
+    for topic, index, log in _wanted(topics, request):
+        described = LogDirPartition(partition_index=index, partition_size=log.size_bytes)
+        by_topic.setdefault(topic, []).append(described)
     root = store.root
     description = LogDirDescription(
         log_dir=root,
@@ -43,10 +42,10 @@ def handle(
     return DescribeLogDirsResponse(results=[description])
 
 
-def _wanted(topics: Topics, request: DescribeLogDirsRequest) -> list[Partition]:
+def _wanted(topics: Topics, request: DescribeLogDirsRequest) -> list[LocalLog]:
     """Those asked for that are here; the others are not mentioned, as in Kafka."""
-    online = topics.online()
+    here = topics.logs()
     if request.topics is None:
-        return online
+        return here
     wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
-    return [partition for partition in online if (partition.topic, partition.index) in wanted]
+    return [one for one in here if (one.topic, one.partition) in wanted]

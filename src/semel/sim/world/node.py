@@ -204,8 +204,7 @@ class SimulatedNode:
     @property
     def lacks_partitions(self) -> bool:
         """Whether the node has given up on a partition that it could not open: until its next start."""
-        topics = self.broker.topics
-        return sum(len(topic.partitions) for topic in topics.by_name.values()) > len(topics.online())
+        return self.broker.topics.lacks_partitions
 
     async def restart(self) -> None:
         """A clean stop, and a start."""
