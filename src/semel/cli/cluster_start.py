@@ -17,7 +17,7 @@ from typing import NoReturn
 from semel.cli.connection import pairs
 from semel.cli.failures import CommandFailed, Exit
 from semel.cli.output import Output
-from semel.local.layout import LocalNode, config_path, log_path
+from semel.local.layout import LocalNode, data_path, log_path
 from semel.local.local_cluster import CannotOpen, LocalCluster
 from semel.local.node_process import NodeDied
 
@@ -111,7 +111,7 @@ def _watch(output: Output, cluster: LocalCluster) -> None:
 
 
 def _again(cluster: LocalCluster, node: LocalNode) -> str:
-    return f"semel serve --config {shlex.quote(str(config_path(cluster.root, node)))}"
+    return f"semel serve --data {shlex.quote(str(data_path(cluster.root, node)))}"
 
 
 def _document(cluster: LocalCluster) -> dict[str, object]:

@@ -14,6 +14,8 @@ examples:
   semel serve --data ./data --port 9092
   semel serve --data ./data --port 0 --flush os --set log.segment.bytes=10485760
   semel serve --data ./data --port 0 --json
+  semel serve --data ./data --port 9092 --cluster
+  semel serve --data ./data-2 --port 9192 --join localhost:9092
   SEMEL_NUM_PARTITIONS=8 semel serve --config semel.toml
 """
 
@@ -28,6 +30,11 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         choices=("fsync", "os"),
         help="fsync: acknowledged means on disk (default); os: acknowledged means in the page cache, as in Kafka",
     )
+    shape = command.add_mutually_exclusive_group()
+    shape.add_argument(
+        "--cluster", action="store_true", help="others can join: they reach it at the two ports after --port"
+    )
+    shape.add_argument("--join", metavar="HOST:PORT", help="become a node of the cluster that a node there is of")
     command.add_argument("--json", action="store_true", help="say in JSON that it is ready, and that it has stopped")
     command.add_argument(
         "--stop-at-eof", action="store_true", help="stop when standard input ends: with whoever holds the pipe"
@@ -38,7 +45,23 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.set_defaults(run=_run)
 
 
+def _become_one_of_several(options: argparse.Namespace) -> None:
+    """Once: what it is from then on stands beside its data."""
+    import asyncio
+
+    from semel.cli.joining import join, make_first
+
+    if options.cluster:
+        make_first(options)
+    else:
+        asyncio.run(join(options))
+    # They are in the file now, with all that belongs to them.
+    options.host = options.port = None
+
+
 def _run(options: argparse.Namespace) -> int:
     from semel.cli.serving import run
 
+    if options.cluster or options.join is not None:
+        _become_one_of_several(options)
     return run(options)

@@ -1,9 +1,9 @@
 """What a cluster on one machine consists of: its nodes, their addresses and settings, kept in its directory.
 
 DIR/cluster.json       cluster id, nodes, ports, settings: a later start finds the same addresses
-DIR/node-1.toml        what `semel serve --config` starts node 1 with
+DIR/node-1/            the data of node 1
+DIR/node-1/node.toml   what `semel serve --data DIR/node-1` starts it with
 DIR/node-1.log         what it has printed, in all of its starts
-DIR/node-1/            its data
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from semel.config.settings_file import NODE_FILE, settings_text
 from semel.local.ports import HOST
 
 CONTROLLER_ID = 3000
@@ -97,7 +98,7 @@ class Layout:
         own = {
             "node.id": str(node.node_id),
             "process.roles": ",".join(node.roles),
-            "log.dir": str(root / node.name),
+            "log.dir": str(data_path(root, node)),
             "listeners": ",".join(f"{name}://{HOST}:{node.ports[name]}" for name in listeners),
             "advertised.listeners": ",".join(f"{name}://{HOST}:{node.advertised[name]}" for name in listeners),
             "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in (CLIENTS, BROKERS, CONTROLLER)),
@@ -186,22 +187,18 @@ def _read_node(document: Mapping[str, Any]) -> LocalNode:
 def write_layout(root: Path, layout: Layout) -> None:
     """The settings of each node, and then the list of them, whole or not at all."""
     for node in layout.nodes:
-        lines = [f"{_quoted(name)} = {_quoted(value)}\n" for name, value in layout.settings_of(node, root).items()]
-        _replace(config_path(root, node), "".join(lines))
+        path = data_path(root, node)
+        path.mkdir(exist_ok=True)
+        _replace(path / NODE_FILE, settings_text(layout.settings_of(node, root)))
     _replace(root / _FILE, json.dumps(asdict(layout), indent=2) + "\n")
 
 
-def config_path(root: Path, node: LocalNode) -> Path:
-    return root / f"{node.name}.toml"
+def data_path(root: Path, node: LocalNode) -> Path:
+    return root / node.name
 
 
 def log_path(root: Path, node: LocalNode) -> Path:
     return root / f"{node.name}.log"
-
-
-def _quoted(text: str) -> str:
-    """As a string of TOML: JSON's are, with all that is not ASCII escaped."""
-    return json.dumps(text)
 
 
 def _replace(path: Path, text: str) -> None:

@@ -19,7 +19,7 @@ from semel.local.layout import (
     OWN_SETTINGS,
     Layout,
     LocalNode,
-    config_path,
+    data_path,
     listening_on,
     log_path,
     new_layout,
@@ -141,17 +141,17 @@ class LocalCluster:
         try:
             for node in layout.nodes:
                 identity, _ = format_directory(
-                    host.disk, str(self.root / node.name), layout.cluster_id, node.node_id, host.random
+                    host.disk, str(data_path(self.root, node)), layout.cluster_id, node.node_id, host.random
                 )
                 if (identity.cluster_id, identity.node_id) != (layout.cluster_id, node.node_id):
-                    raise CannotOpen(f"{self.root / node.name} belongs to another node or cluster: move it away")
+                    raise CannotOpen(f"{data_path(self.root, node)} belongs to another node or cluster: move it away")
         except WrongDirectory as error:
             raise CannotOpen(str(error)) from error
         finally:
             host.close()
 
     def _process(self, node: LocalNode) -> NodeProcess:
-        command = [*self._command, "--config", str(config_path(self.root, node))]
+        command = [*self._command, "--data", str(data_path(self.root, node))]
         return NodeProcess(f"node {node.node_id}", command, log_path(self.root, node))
 
     # -- life

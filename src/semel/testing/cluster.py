@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from semel.local.cuts import ALL_CLIENTS
+from semel.local.layout import data_path
 from semel.local.local_cluster import LocalCluster
 from semel.local.node_process import NodeProcess
 from semel.testing.living import Living, kafka_settings
@@ -94,7 +95,7 @@ class Cluster(Living):
     def data(self, node_id: int) -> Path:
         """The data directory of a node."""
         cluster = self._cluster
-        return cluster.root / cluster.layout.node(node_id).name
+        return data_path(cluster.root, cluster.layout.node(node_id))
 
     def _process(self, node_id: int) -> NodeProcess:
         return self._cluster.process(node_id)

@@ -8,10 +8,11 @@ import pytest
 
 from semel.config import load_config
 from semel.config.node_layout import ListenerKind, Role
+from semel.config.settings_file import NODE_FILE
 from semel.local.layout import (
     CONTROLLER_ID,
     Layout,
-    config_path,
+    data_path,
     listening_on,
     new_layout,
     ports_for,
@@ -79,7 +80,7 @@ def test_it_is_found_again_on_disk(tmp_path: Path) -> None:
     write_layout(tmp_path, layout)
     assert read_layout(tmp_path) == layout
     for node in layout.nodes:
-        config = load_config(config_path(tmp_path, node), {}, {})
+        config = load_config(data_path(tmp_path, node) / NODE_FILE, {}, {})
         assert config.layout.node_id == node.node_id
         assert config.log_dir() == str(tmp_path / node.name)
         assert config.int("log.segment.bytes") == 10000
