@@ -466,6 +466,15 @@ class Topics:
         """All that are open here, whoever leads them."""
         return [LocalLog(topic.name, index, replica.log) for topic, index, replica in self._replicas()]
 
+    def log(self, name: str, index: int) -> Log:
+        """The log of a partition of which a replica is open here, or Refused."""
+        topic = self.by_name.get(name)
+        replica = None if topic is None else topic.partitions.get(index)
+        if isinstance(replica, Replica):
+            return replica.log
+        self._cluster.partition(name, index)  # one that does not exist is refused as that
+        raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name}-{index}: no replica of it is open here")
+
     @property
     def lacks_partitions(self) -> bool:
         """Whether some are offline."""

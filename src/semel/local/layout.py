@@ -110,15 +110,19 @@ class Layout:
 
 
 def _replicated(brokers: int) -> dict[str, str]:
-    """Three copies where there are three brokers, of which one may be down; and what suits a laptop."""
+    """Three copies where there are three brokers, of which one may be down; and what suits a laptop. Of one broker
+    nothing is asked: others may join it, and then a topic gets more by itself."""
     replicas = min(brokers, _MOST_REPLICAS)
-    least = str(max(1, replicas - 1))
-    return {
+    least = str(replicas - 1)
+    replication = {
         "default.replication.factor": str(replicas),
         "min.insync.replicas": least,
         "offsets.topic.replication.factor": str(replicas),
         "transaction.state.log.replication.factor": str(replicas),
         "transaction.state.log.min.isr": least,
+    }
+    return {
+        **(replication if brokers > 1 else {}),
         # Each is a log on every node: fifty of them are for clusters with many groups.
         "offsets.topic.num.partitions": "6",
         "transaction.state.log.num.partitions": "6",

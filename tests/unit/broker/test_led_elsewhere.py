@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from broker_harness import Node, RawClient, batch_of, fetch_request, partition_of, produce_request, simulated
 
+from semel.broker.handlers.list_offsets import DEBUGGING
 from semel.coordinator.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from semel.wire.errors import ErrorCode
 from semel.wire.primitives import coordinator_partition
@@ -20,6 +21,7 @@ from semel.wire.spec.describe_topic_partitions import (
 from semel.wire.spec.find_coordinator import FindCoordinatorRequest
 from semel.wire.spec.heartbeat import HeartbeatRequest
 from semel.wire.spec.init_producer_id import InitProducerIdRequest
+from semel.wire.spec.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from semel.wire.spec.metadata import MetadataRequest, MetadataRequestTopic
 from semel.wire.spec.metadata_records import BrokerEndpoint, ConfigRecord, PartitionChangeRecord, RegisterBrokerRecord
 from semel.wire.spec.txn_offset_commit import (
@@ -257,3 +259,17 @@ async def test_a_transaction_is_refused_where_another_node_coordinates_it(node: 
     await set_leader(node, TRANSACTIONS_TOPIC, OTHER)
     made = await client.ask(InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1000))
     assert made.error_code == ErrorCode.NOT_COORDINATOR
+
+
+@simulated()
+async def test_tools_are_told_where_the_log_here_ends_whoever_leads_it(node: Node) -> None:
+    client = await led_by_other(node)
+    wanted = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in (0, 1, 2)]
+    found = {}
+    for replica_id in (-1, DEBUGGING):
+        request = ListOffsetsRequest(replica_id=replica_id, topics=[ListOffsetsTopic(name="t", partitions=wanted)])
+        answered = (await client.ask(request, 11)).topics[0].partitions
+        found[replica_id] = [(one.error_code, one.offset) for one in answered]
+    unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+    assert found[-1] == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1), (0, 1), unknown]
+    assert found[DEBUGGING] == [(0, 1), (0, 1), unknown]

@@ -58,7 +58,7 @@ def test_what_each_node_is_told_makes_one_cluster() -> None:
         assert brokers.kind == ListenerKind.CLIENTS | ListenerKind.BROKERS
 
 
-@pytest.mark.parametrize(("brokers", "replicas", "least"), [(1, "1", "1"), (2, "2", "1"), (3, "3", "2"), (5, "3", "2")])
+@pytest.mark.parametrize(("brokers", "replicas", "least"), [(2, "2", "1"), (3, "3", "2"), (5, "3", "2")])
 def test_topics_have_as_many_replicas_as_there_can_be(brokers: int, replicas: str, least: str) -> None:
     layout = _layout(brokers)
     settings = layout.settings_of(layout.brokers[0], ROOT)
@@ -66,6 +66,12 @@ def test_topics_have_as_many_replicas_as_there_can_be(brokers: int, replicas: st
         assert settings[name] == replicas
     for name in ("min.insync.replicas", "transaction.state.log.min.isr"):
         assert settings[name] == least
+
+
+def test_of_one_broker_no_replicas_are_asked_so_that_it_can_grow() -> None:
+    layout = _layout(1)
+    settings = layout.settings_of(layout.brokers[0], ROOT)
+    assert not [name for name in settings if "replic" in name or "isr" in name]
 
 
 def test_what_was_asked_for_wins_over_what_a_cluster_gets_by_itself() -> None:

@@ -1,4 +1,8 @@
-"""ListOffsets (2), versions 1-11: offsets by time, and the ends of the log as the reader's isolation sees them."""
+"""ListOffsets (2), versions 1-11: offsets by time, and the ends of the log as the reader's isolation sees them.
+
+Who gives DEBUGGING as its replica id is told the ends of the log that is here, whoever leads it: so tools can see how
+far a follower is.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from semel.broker.context import RequestContext
 from semel.broker.read_failures import ReadFailures
 from semel.broker.topics import Topics
 from semel.log.errors import CorruptSegment, Refused
-from semel.log.log import TimestampOffset
+from semel.log.log import Log, TimestampOffset
 from semel.replication.partition import Partition
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.list_offsets import (
@@ -20,6 +24,7 @@ from semel.wire.spec.list_offsets import (
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 _READ_COMMITTED = 1
+DEBUGGING = -2
 
 
 def handle(
@@ -49,9 +54,12 @@ def _listed(
     answer = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
     try:
         context.authorise_topic(Operation.DESCRIBE, topic)
-        partition = topics.partition(topic, wanted.partition_index)
-        partition.check_epoch(wanted.current_leader_epoch)
-        found = _find(partition, wanted.timestamp, request.isolation_level == _READ_COMMITTED)
+        if request.replica_id == DEBUGGING and wanted.timestamp in (LATEST, EARLIEST, EARLIEST_LOCAL):
+            found = _end_of(topics.log(topic, wanted.partition_index), wanted.timestamp)
+        else:
+            partition = topics.partition(topic, wanted.partition_index)
+            partition.check_epoch(wanted.current_leader_epoch)
+            found = _find(partition, wanted.timestamp, request.isolation_level == _READ_COMMITTED)
     except Refused as refusal:
         answer.error_code = refusal.code
     except CorruptSegment as damage:
@@ -61,6 +69,11 @@ def _listed(
         if found is not None:
             answer.timestamp, answer.offset, answer.leader_epoch = found
     return answer
+
+
+def _end_of(log: Log, which: int) -> TimestampOffset | None:
+    offset = log.end_offset if which == LATEST else log.start_offset
+    return TimestampOffset(-1, offset, log.epochs.epoch_at(offset))
 
 
 def _find(partition: Partition, timestamp_ms: int, read_committed: bool) -> TimestampOffset | None:
