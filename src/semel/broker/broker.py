@@ -145,6 +145,7 @@ class Broker:
             cluster=cluster,
             topics=topics,
             controller=channel,
+            active_controller=channel.active,
             internal_topics=InternalTopics(cluster, channel),
             groups=self.groups,
             transactions=self.transactions,

@@ -81,7 +81,7 @@ class LocalController:
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
-        self._active = ActiveController(controller)
+        self.active = ActiveController(controller)
 
     async def create_topics(
         self, wanted: Sequence[NewTopic], *, validate_only: bool = False
@@ -139,13 +139,13 @@ class LocalController:
         return block
 
     async def register_broker(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
-        return await self._active.register_broker(request)
+        return await self.active.register_broker(request)
 
     async def heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
-        return await self._active.heartbeat(request)
+        return await self.active.heartbeat(request)
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        return await self._active.alter_partition(request)
+        return await self.active.alter_partition(request)
 
     async def _decided(self, decisions: Iterable[Callable[[], R]]) -> list[R | Refused]:
         """Nothing else runs between the decisions of one request; then it waits for what they rest on."""

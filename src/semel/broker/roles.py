@@ -24,6 +24,7 @@ from semel.broker.read_failures import ReadFailures
 from semel.broker.topics import Topics
 from semel.broker.transactional_produce import TransactionVerifier
 from semel.config import ListenerKind
+from semel.controller.active_controller import ActiveController
 from semel.coordinator.group.coordinator import GroupCoordinator
 from semel.coordinator.txn.coordinator import TransactionCoordinator
 from semel.host.api import Clock, Disk, Jobs
@@ -39,6 +40,7 @@ class Roles:
     cluster: ClusterView  # what exists, who leads it, where nodes are
     topics: Topics  # what this node serves
     controller: ControllerChannel  # changes to the cluster
+    active_controller: ActiveController  # in the process that holds it: what nodes and administrators ask of it
     internal_topics: InternalTopics
     groups: GroupCoordinator
     transactions: TransactionCoordinator

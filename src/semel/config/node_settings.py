@@ -67,10 +67,9 @@ NODE = [
     Setting("controlled.shutdown.enable", BOOLEAN, True,
             no_effect_yet("whether a broker hands its partitions to others before it stops")),
     Setting("auto.leader.rebalance.enable", BOOLEAN, True,
-            no_effect_yet("whether partitions go back to the first of their replicas by themselves")),
+            "Whether partitions go back to the first of their replicas by themselves, when it is in sync again."),
     Setting("leader.imbalance.check.interval.seconds", LONG, 300,
-            no_effect_yet("how often the controller looks for partitions that the first of their replicas does not "
-                          "lead"), minimum=1),
+            "How often the controller looks for partitions that the first of their replicas does not lead.", minimum=1),
     Setting("log.dir", STRING, "semel-data",
             "The directory that holds the logs, relative to the working directory, unless log.dirs is set.",
             form=PATH, kafka_default="/tmp/kafka-logs"),

@@ -6,20 +6,34 @@ decided a moment ago.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from semel.controller.brokers import check_epoch
 from semel.controller.controller import Controller
+from semel.controller.features import Update
+from semel.controller.leaders import elect_leaders
+from semel.controller.reassignment import ongoing, reassign
 from semel.log.errors import Refused
 from semel.wire.spec.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from semel.wire.spec.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from semel.wire.spec.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
 from semel.wire.spec.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
 from semel.wire.spec.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from semel.wire.spec.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from semel.wire.spec.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
+from semel.wire.spec.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from semel.wire.spec.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from semel.wire.spec.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 R = TypeVar("R")
+Q = TypeVar("Q")
 
 
 class ActiveController:
@@ -71,9 +85,60 @@ class ActiveController:
             lambda refusal: UnregisterBrokerResponse(error_code=refusal.code, error_message=refusal.text),
         )
 
-    async def _answered(self, decide: Callable[[], R], refuse: Callable[[Refused], R]) -> R:
+    # -- controllers
+
+    async def register_controller(self, request: ControllerRegistrationRequest) -> ControllerRegistrationResponse:
+        def register() -> ControllerRegistrationResponse:
+            self._controller.register_controller(request)
+            return ControllerRegistrationResponse()
+
+        return await self._answered(
+            register,
+            lambda refusal: ControllerRegistrationResponse(error_code=refusal.code, error_message=refusal.text),
+        )
+
+    # -- for administrators
+
+    async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
+        def elect() -> ElectLeadersResponse:
+            records, results = elect_leaders(self._controller.rules(), request)
+            self._controller.write(records)
+            return ElectLeadersResponse(replica_election_results=results)
+
+        return await self._answered(elect, lambda refusal: ElectLeadersResponse(error_code=refusal.code))
+
+    async def alter_partition_reassignments(
+        self, request: AlterPartitionReassignmentsRequest
+    ) -> AlterPartitionReassignmentsResponse:
+        def alter() -> AlterPartitionReassignmentsResponse:
+            records, responses = reassign(self._controller.rules(), request)
+            self._controller.write(records)
+            return AlterPartitionReassignmentsResponse(
+                responses=responses, allow_replication_factor_change=request.allow_replication_factor_change
+            )
+
+        return await self._answered(
+            alter,
+            lambda refusal: AlterPartitionReassignmentsResponse(error_code=refusal.code, error_message=refusal.text),
+        )
+
+    async def list_partition_reassignments(
+        self, request: ListPartitionReassignmentsRequest
+    ) -> ListPartitionReassignmentsResponse:
+        topics = ongoing(self._controller.metadata.committed, request.topics)
+        return ListPartitionReassignmentsResponse(topics=topics)
+
+    async def update_features(self, updates: Sequence[Update], *, validate_only: bool) -> Refused | None:
+        """All of them or none; None when all are finalized."""
+
+        def update() -> None:
+            self._controller.update_features(updates, validate_only=validate_only)
+
+        return await self._answered(update, lambda refusal: refusal)
+
+    async def _answered(self, decide: Callable[[], R], refuse: Callable[[Refused], Q]) -> R | Q:
         try:
-            answer = decide()
+            answer: R | Q = decide()
         except Refused as refusal:
             answer = refuse(refusal)
         committed = self._controller.metadata.when_committed()

@@ -23,7 +23,7 @@ from semel.controller.image import (
 from semel.controller.partition_changes import PartitionRules, Wanted, changed
 from semel.wire.spec.metadata_records import MetadataRecord, PartitionChangeRecord, RegisterBrokerRecord
 
-_MIN_INSYNC, _UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"
+_MIN_INSYNC, UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"
 
 
 class TopicRules(NamedTuple):
@@ -76,12 +76,12 @@ class ClusterRules:
         known = self._topics.get(name)
         if known is None:
             overrides = self.image.config(TOPIC_RESOURCE, name)
-            own = {setting: overrides[setting] for setting in (_MIN_INSYNC, _UNCLEAN) if setting in overrides}
+            own = {setting: overrides[setting] for setting in (_MIN_INSYNC, UNCLEAN) if setting in overrides}
             if own:
                 values = topic_config(own, self._config)
                 known = TopicRules(values.min_insync_replicas, values.unclean_leader_election_enable)
             else:
-                known = TopicRules(self._config.int(_MIN_INSYNC), self._config.bool(_UNCLEAN))
+                known = TopicRules(self._config.int(_MIN_INSYNC), self._config.bool(UNCLEAN))
             self._topics[name] = known
         return known
 

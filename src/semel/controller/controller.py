@@ -14,25 +14,28 @@ from random import Random
 
 from semel.config import BrokerConfig
 from semel.controller.broker_control import BrokerControl, write_in_batches
-from semel.controller.cluster_rules import ClusterRules
+from semel.controller.cluster_rules import UNCLEAN, ClusterRules
 from semel.controller.features import Update, update_features
 from semel.controller.image import ELR_VERSION, METADATA_VERSION, TopicState
 from semel.controller.leaders import elect_leaderless_uncleanly, elect_preferred
-from semel.controller.levels import SUPPORTED_FEATURES
+from semel.controller.levels import CONTROLLER_REGISTRATION, SUPPORTED_FEATURES
 from semel.controller.metadata_log import MetadataLog
 from semel.controller.settings import Alteration, alter, elr_safety
 from semel.controller.topics import DEFAULT_COUNT, NewTopic, create_partitions, create_topic
 from semel.host.api import Clock
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
+from semel.wire.spec.controller_registration import ControllerRegistrationRequest
 from semel.wire.spec.metadata_records import (
     BrokerEndpoint,
     BrokerFeature,
+    ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
     PartitionChangeRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     RemoveTopicRecord,
 )
 
@@ -174,12 +177,44 @@ class Controller:
         there is nothing to write. `check` may refuse what the resource would be set to."""
         alteration = Alteration(resource_type, resource_name, operations, replaces, check)
         records = alter(self.metadata.decided, self.config, alteration)
-        return None if validate_only or not records else self.metadata.write(records)
+        if validate_only or not records:
+            return None
+        committed = self.metadata.write(records)
+        if any(isinstance(one, ConfigRecord) and one.name == UNCLEAN for one in records):
+            self.elect_uncleanly()
+        return committed
 
     def update_features(self, updates: Sequence[Update], *, validate_only: bool) -> None:
         records = update_features(self.metadata.decided, self.config, updates, self._node_id)
         if records and not validate_only:
             self.metadata.write(records)
+
+    # -- other controllers
+
+    def register_controller(self, request: ControllerRegistrationRequest) -> None:
+        level = self.metadata.decided.metadata_version
+        if level < CONTROLLER_REGISTRATION:
+            raise Refused(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"controllers register from metadata.version {CONTROLLER_REGISTRATION} on, and this is {level}",
+            )
+        record = RegisterControllerRecord(
+            controller_id=request.controller_id,
+            incarnation_id=request.incarnation_id,
+            end_points=[
+                BrokerEndpoint(name=one.name, host=one.host, port=one.port, security_protocol=one.security_protocol)
+                for one in request.listeners
+            ],
+            features=[
+                BrokerFeature(
+                    name=one.name,
+                    min_supported_version=one.min_supported_version,
+                    max_supported_version=one.max_supported_version,
+                )
+                for one in request.features
+            ],
+        )
+        self.metadata.write([record])
 
     # -- leaders
 
@@ -197,5 +232,9 @@ class Controller:
 
     def _elect(self, decide: Callable[[ClusterRules], tuple[list[MetadataRecord], bool]]) -> bool:
         records, is_cut = decide(self.rules())
-        write_in_batches(self.metadata, records)
+        self.write(records)
         return is_cut
+
+    def write(self, records: Sequence[MetadataRecord]) -> None:
+        """Records that need not count together."""
+        write_in_batches(self.metadata, records)

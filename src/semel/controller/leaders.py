@@ -18,8 +18,8 @@ from semel.wire.spec.elect_leaders import (
 from semel.wire.spec.metadata_records import MetadataRecord, PartitionChangeRecord
 
 _TYPES = {0: Election.PREFERRED, 1: Election.UNCLEAN}
-# As many as Kafka's controller lets go at a time: each is felt by clients.
-_MOST_ELECTIONS = 1000
+# In one turn of the loop.
+_MOST_ELECTIONS = 100
 
 
 def elect_leaders(

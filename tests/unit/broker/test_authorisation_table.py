@@ -17,6 +17,7 @@ from semel.wire.apis import API
 from semel.wire.errors import ErrorCode
 from semel.wire.schema import Request
 from semel.wire.spec.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from semel.wire.spec.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from semel.wire.spec.api_versions import ApiVersionsRequest
 from semel.wire.spec.create_acls import AclCreation, CreateAclsRequest
 from semel.wire.spec.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -33,6 +34,7 @@ from semel.wire.spec.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsRequestTopic,
 )
+from semel.wire.spec.elect_leaders import ElectLeadersRequest
 from semel.wire.spec.incremental_alter_configs import (
     ConfigAlteration,
     IncrementalAlterConfigsRequest,
@@ -41,12 +43,15 @@ from semel.wire.spec.incremental_alter_configs import (
 from semel.wire.spec.init_producer_id import InitProducerIdRequest
 from semel.wire.spec.list_config_resources import ListConfigResourcesRequest
 from semel.wire.spec.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from semel.wire.spec.list_partition_reassignments import ListPartitionReassignmentsRequest
 from semel.wire.spec.metadata import MetadataRequest, MetadataRequestTopic
 from semel.wire.spec.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from semel.wire.spec.unregister_broker import UnregisterBrokerRequest
+from semel.wire.spec.update_features import FeatureUpdate, UpdateFeaturesRequest
 
 Call = tuple[Operation, ResourceType, str]
 
@@ -301,6 +306,47 @@ TABLE: dict[str, Row] = {
         [on_topic(Operation.ALTER)],
         lambda response: response.results[0].error_code,
         DENIED_TOPIC,
+    ),
+    "ElectLeaders": Row(
+        ElectLeadersRequest(topic_partitions=None),
+        2,
+        [on_cluster(Operation.ALTER)],
+        [on_cluster(Operation.ALTER)],
+        lambda response: response.error_code,
+        DENIED_CLUSTER,
+    ),
+    "AlterPartitionReassignments": Row(
+        AlterPartitionReassignmentsRequest(),
+        1,
+        [on_cluster(Operation.ALTER)],
+        [on_cluster(Operation.ALTER)],
+        lambda response: response.error_code,
+        DENIED_CLUSTER,
+    ),
+    "ListPartitionReassignments": Row(
+        ListPartitionReassignmentsRequest(),
+        0,
+        [on_cluster(Operation.DESCRIBE)],
+        [on_cluster(Operation.DESCRIBE)],
+        lambda response: response.error_code,
+        DENIED_CLUSTER,
+    ),
+    "UpdateFeatures": Row(
+        UpdateFeaturesRequest(feature_updates=[FeatureUpdate(feature="group.version", max_version_level=1)]),
+        2,
+        [on_cluster(Operation.ALTER)],
+        [on_cluster(Operation.ALTER)],
+        lambda response: response.error_code,
+        DENIED_CLUSTER,
+    ),
+    "UnregisterBroker": Row(
+        UnregisterBrokerRequest(broker_id=7),
+        0,
+        [on_cluster(Operation.ALTER)],
+        [on_cluster(Operation.ALTER)],
+        lambda response: response.error_code,
+        DENIED_CLUSTER,
+        ErrorCode.BROKER_ID_NOT_REGISTERED,
     ),
     "IncrementalAlterConfigs": Row(
         ALTER,

@@ -83,6 +83,14 @@ async def test_every_truncation_of_a_request_closes_its_connection_alone(node: N
     assert node.broker.server.budget.used_bytes == 0
 
 
+def waits_long(frame: bytes) -> bool:
+    """Whether it is a fetch that may keep its connection for longer than the test takes: nothing is wrong with that."""
+    if frame[4:6] != b"\0\1":
+        return False
+    body = frame[18:] if frame[7] >= 15 else frame[22:]  # behind the header, and the replica's id while there is one
+    return int.from_bytes(body[:4], "big") > 60_000
+
+
 @pytest.mark.parametrize("seed", range(3))
 @simulated()
 async def test_garbage_hurts_nobody_else(node: Node, seed: int) -> None:
@@ -99,6 +107,8 @@ async def test_garbage_hurts_nobody_else(node: Node, seed: int) -> None:
         data = bytearray(chance.choice(requests))
         for _ in range(chance.randint(1, 4)):
             data[chance.randrange(len(data))] = chance.randrange(256)
+        if waits_long(data):
+            continue
         client = await node.client()
         client.link.send([bytes(data)])
         await asyncio.sleep(0.01)
