@@ -83,9 +83,8 @@ class Layout:
         for node in self.nodes:
             if node.node_id == node_id:
                 return node
-        raise KeyError(
-            f"node {node_id} is not there: the nodes are {', '.join(str(one.node_id) for one in self.nodes)}"
-        )
+        known = ", ".join(str(node.node_id) for node in self.nodes)
+        raise KeyError(f"node {node_id} is not in the cluster, its nodes are {known}")
 
     def with_settings(self, more: Mapping[str, str]) -> Layout:
         return replace(self, settings={**self.settings, **more})

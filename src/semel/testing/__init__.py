@@ -13,6 +13,7 @@ can be killed, stopped, paused, cut off and started again. None outlives the tes
 
 from semel.local.node_process import NodeDied as NodeDied
 from semel.testing.broker import Broker as Broker
+from semel.testing.cluster import CLIENTS as CLIENTS
 from semel.testing.cluster import Cluster as Cluster
 
-__all__ = ["Broker", "Cluster", "NodeDied"]
+__all__ = ["CLIENTS", "Broker", "Cluster", "NodeDied"]
