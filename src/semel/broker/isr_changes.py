@@ -48,8 +48,11 @@ AlterPartition = Callable[[AlterPartitionRequest], Awaitable[AlterPartitionRespo
 class IsrChanges:
     """`alter_partition` is the controller's; what it raises as Refused or PeerError may have been done or not."""
 
-    def __init__(self, node: NodeInfo, alter_partition: AlterPartition) -> None:
+    def __init__(
+        self, node: NodeInfo, alter_partition: AlterPartition, on_broken: Callable[[BaseException], None]
+    ) -> None:
         self._node = node
+        self._on_broken = on_broken
         self._alter_partition = alter_partition
         self._due: dict[tuple[bytes, int], tuple[Partition, Proposal]] = {}
         self._task: asyncio.Task[None] | None = None
@@ -77,6 +80,10 @@ class IsrChanges:
                     pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
                 else:
                     pause_s = _FIRST_PAUSE_S
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            self._on_broken(error)
         finally:
             self._task = None
 
@@ -119,10 +126,10 @@ class IsrChanges:
         self, partition: Partition, proposal: Proposal, answer: AlterPartitionResponsePartition | None
     ) -> bool:
         """Whether it need not be asked again."""
-        replicas, code = partition.replicas, ErrorCode.REQUEST_TIMED_OUT if answer is None else answer.error_code
-        if replicas is None or answer is None or not _is_wanted(partition, proposal):
+        replicas = partition.replicas
+        if answer is None or replicas is None or not _is_wanted(partition, proposal):
             return answer is not None
-        name = f"{partition.topic}-{partition.index}"
+        name, code = f"{partition.topic}-{partition.index}", answer.error_code
         if code == ErrorCode.NONE:
             if answer.leader_epoch == partition.leader_epoch:
                 logger.info("%s: in-sync replicas are %s", name, ", ".join(map(str, answer.isr)))

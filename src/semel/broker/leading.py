@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from semel.broker.cluster_view import ClusterView
 from semel.broker.isr_changes import AlterPartition, IsrChanges
@@ -25,12 +26,20 @@ _AT_ONCE = 100
 class Leading:
     """The LeaderContext of a node."""
 
-    def __init__(self, node: NodeInfo, cluster: ClusterView, clock: Clock, alter_partition: AlterPartition) -> None:
+    def __init__(
+        self,
+        node: NodeInfo,
+        cluster: ClusterView,
+        clock: Clock,
+        alter_partition: AlterPartition,
+        on_broken: Callable[[BaseException], None],
+    ) -> None:
         self.node_id = node.node_id
+        self._on_broken = on_broken
         self._node = node
         self._cluster = cluster
         self._clock = clock
-        self._changes = IsrChanges(node, alter_partition)
+        self._changes = IsrChanges(node, alter_partition, on_broken)
         self._waiting: dict[Partition, None] = {}
         self._expiry: asyncio.TimerHandle | None = None
         self._look = asyncio.Event()
@@ -81,26 +90,32 @@ class Leading:
             self._expiry = asyncio.get_running_loop().call_later(_EXPIRE_S, self._expire)
 
     def start(self, partitions: Callable[[], Iterable[Partition]]) -> None:
-        self._sweep = asyncio.get_running_loop().create_task(self._check_all(partitions))
+        self._sweep = asyncio.get_running_loop().create_task(self._keep_looking(partitions))
 
     def look_soon(self) -> None:
         """Nodes are fenced, or not any more: who holds the high watermark back may be others now."""
         self._look.set()
 
-    async def _check_all(self, partitions: Callable[[], Iterable[Partition]]) -> None:
-        while True:
-            try:
-                await asyncio.wait_for(self._look.wait(), self.lag_ms() / 2000)
-            except TimeoutError:
-                pass
-            self._look.clear()
-            looked_at = 0
-            for partition in list(partitions()):
-                if partition.replicas is not None:
-                    partition.replicas.check()
-                    looked_at += 1
-                    if looked_at % _AT_ONCE == 0:
-                        await asyncio.sleep(0)
+    async def _keep_looking(self, partitions: Callable[[], Iterable[Partition]]) -> None:
+        try:
+            while True:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._look.wait(), self.lag_ms() / 2000)
+                self._look.clear()
+                await self._check_all(partitions())
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            self._on_broken(error)
+
+    async def _check_all(self, partitions: Iterable[Partition]) -> None:
+        looked_at = 0
+        for partition in list(partitions):
+            if partition.replicas is not None:
+                partition.replicas.check()
+                looked_at += 1
+                if looked_at % _AT_ONCE == 0:
+                    await asyncio.sleep(0)
 
     async def close(self) -> None:
         if self._expiry is not None:
