@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from semel.broker.authoriser import CLUSTER_NAME, Authoriser, Operation, ResourceType, authorised_bits
+from semel.config import ListenerKind
 from semel.log.errors import Refused
 from semel.rpc.served import ServedConnection
 from semel.wire.errors import ErrorCode
@@ -56,6 +59,12 @@ class RequestContext:
 
     def authorise_cluster(self, operation: Operation) -> None:
         self.authorise(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def authorise_node(self, listeners: Mapping[str, ListenerKind]) -> None:
+        """For what nodes say to each other: it has to come by a listener for brokers, from who may act as one."""
+        if ListenerKind.BROKERS not in listeners[self.listener]:
+            raise Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"nodes do not call each other by {self.listener}")
+        self.authorise_cluster(Operation.CLUSTER_ACTION)
 
     def authorised_bits(self, resource: ResourceType, name: str) -> int:
         """What this principal may do, as the answers of the Describe APIs carry it."""

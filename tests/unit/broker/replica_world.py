@@ -8,7 +8,7 @@ import functools
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from semel.broker.authoriser import AllowAll
 from semel.broker.cluster_view import ClusterView
@@ -251,16 +251,21 @@ class ReplicaWorld:
 
     # -- followers
 
+    listeners: ClassVar = {"IN": ListenerKind.BROKERS, "OUT": ListenerKind.CLIENTS}
+
+    def context(self, version: int, *, listener: str = "IN") -> RequestContext:
+        connection = cast(Any, SimpleNamespace(listener=listener, principal="User:node"))
+        return RequestContext(connection, version, "follower", AllowAll())
+
     def ask(
         self, request: FetchRequest, version: int = 17, *, listener: str = "IN"
     ) -> FetchResponse | asyncio.Future[FetchResponse]:
         """An answer that comes at once, or is waited for."""
-        connection = cast(Any, SimpleNamespace(listener=listener, principal="User:node"))
         answer = fetch.handle(
             request,
-            RequestContext(connection, version, "follower", AllowAll()),
+            self.context(version, listener=listener),
             node=self.node,
-            listeners={"IN": ListenerKind.BROKERS, "OUT": ListenerKind.CLIENTS},
+            listeners=self.listeners,
             cluster=self.cluster,
             topics=self.topics,
             fetch_sessions=self.sessions,

@@ -130,7 +130,8 @@ TABLE: dict[str, Row] = {
     ),
     "ListOffsets": Row(
         ListOffsetsRequest(
-            topics=[ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])]
+            replica_id=-1,
+            topics=[ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])],
         ),
         11,
         [on_topic(Operation.DESCRIBE)],

@@ -36,7 +36,9 @@ async def list_offset(
     """Error code, timestamp and offset."""
     wanted = ListOffsetsPartition(partition_index=partition, current_leader_epoch=epoch, timestamp=timestamp_ms)
     request = ListOffsetsRequest(
-        replica_id=-1, isolation_level=isolation, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])]
+        replica_id=-1,
+        isolation_level=isolation,
+        topics=[ListOffsetsTopic(name=topic, partitions=[wanted])],
     )
     answer = (await client.ask(request, version)).topics[0].partitions[0]
     return answer.error_code, answer.timestamp, answer.offset

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from replica_world import EPOCHS, HERE, ID, OTHER_ID, B, C, PlayedFollower, ReplicaWorld, replicated
 
+from semel.broker.handlers import delete_records, list_offsets
+from semel.broker.read_failures import ReadFailures
+from semel.sim.clock import WALL_START_MS
 from semel.wire.errors import ErrorCode
+from semel.wire.spec.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from semel.wire.spec.fetch import FetchRequest, FetchRequestPartition, FetchRequestTopic, FetchResponse, ReplicaState
+from semel.wire.spec.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 
 def one_partition(node_id: int, *, broker_epoch: int = -1) -> FetchRequest:
@@ -237,3 +243,90 @@ async def test_a_node_that_has_been_started_again_is_not_what_it_was(world: Repl
     assert (asked.broker_id, asked.broker_epoch) == (HERE, EPOCHS[HERE])
     members = asked.topics[0].partitions[0].new_isr_with_epochs
     assert [(one.broker_id, one.broker_epoch) for one in members] == [(HERE, EPOCHS[HERE]), (B, 200)]
+
+
+# -- other questions of followers, and of readers to a new leader
+
+
+def listed(
+    world: ReplicaWorld, replica_id: int, timestamp: int = -1, version: int = 11, *, listener: str = "IN"
+) -> Any:
+    wanted = ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=timestamp)
+    request = ListOffsetsRequest(replica_id=replica_id, topics=[ListOffsetsTopic(name="t", partitions=[wanted])])
+    response = list_offsets.handle(
+        request,
+        world.context(version, listener=listener),
+        listeners=world.listeners,
+        topics=world.topics,
+        read_failures=ReadFailures(),
+    )
+    found = response.topics[0].partitions[0]
+    return ErrorCode(found.error_code) if found.error_code else found.offset
+
+
+@replicated()
+async def test_followers_are_told_the_end_of_the_log_and_readers_what_is_committed(world: ReplicaWorld) -> None:
+    world.make()
+    world.append(b"a")
+    assert (listed(world, B), listed(world, -1)) == (1, 0)
+    assert listed(world, B, listener="OUT") == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert listed(world, -1, listener="OUT") == 0
+
+
+@replicated()
+async def test_a_new_leader_tells_no_end_before_it_knows_what_is_committed(world: ReplicaWorld) -> None:
+    world.make()
+    world.append(b"a", b"b")
+    world.change(leader=HERE)
+    assert listed(world, -1) == listed(world, -1, version=5) == ErrorCode.OFFSET_NOT_AVAILABLE
+    assert listed(world, -1, version=4) == ErrorCode.LEADER_NOT_AVAILABLE
+    assert listed(world, -1, WALL_START_MS) == ErrorCode.OFFSET_NOT_AVAILABLE
+    assert (listed(world, -1, -2), listed(world, B)) == (0, 2)
+    await asyncio.sleep(0.1)
+    for node_id in (B, C):
+        await PlayedFollower(world, node_id).fetch({0: 2}, epoch=1, wait_ms=0)
+    assert (listed(world, -1), listed(world, -1, WALL_START_MS), listed(world, -1, WALL_START_MS + 1)) == (2, 0, -1)
+
+
+async def deleted(world: ReplicaWorld, offset: int, timeout_ms: int = 1000) -> tuple[int, int]:
+    wanted = DeleteRecordsPartition(partition_index=0, offset=offset)
+    response = await delete_records.handle(
+        DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=[wanted])], timeout_ms=timeout_ms),
+        world.context(2),
+        topics=world.topics,
+        store=world.store,
+        on_broken=world.broken.append,
+    )
+    result = response.topics[0].partitions[0]
+    return result.error_code, result.low_watermark
+
+
+@replicated()
+async def test_records_are_deleted_when_no_follower_that_is_alive_has_them(world: ReplicaWorld) -> None:
+    world.make()
+    world.append(b"a", b"b")
+    await asyncio.sleep(0.1)
+    followers = [PlayedFollower(world, B), PlayedFollower(world, C)]
+    for one in followers:
+        await one.fetch({0: 2}, wait_ms=0)
+    assert await deleted(world, 1, 200) == (ErrorCode.REQUEST_TIMED_OUT, 0)
+    deleting = asyncio.ensure_future(deleted(world, 2))
+    await asyncio.sleep(0.1)
+    for one in followers:
+        assert not deleting.done()
+        await one.fetch({0: 2}, log_start=2, wait_ms=0)
+    assert await deleting == (ErrorCode.NONE, 2)
+    world.append(b"c")
+    await asyncio.sleep(0.1)
+    for one in followers:
+        await one.fetch({0: 3}, log_start=2, wait_ms=0)
+    world.tell(world.registered(C, fenced=True))
+    deleting = asyncio.ensure_future(deleted(world, -1))
+    await asyncio.sleep(0.1)
+    await followers[0].fetch({0: 3}, log_start=3, wait_ms=0)
+    assert await deleting == (ErrorCode.NONE, 3)
+    world.tell(world.registered(C))
+    deleting = asyncio.ensure_future(deleted(world, 3))
+    await asyncio.sleep(0.1)
+    world.change(leader=B)
+    assert (await deleting)[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER

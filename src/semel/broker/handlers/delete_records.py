@@ -1,11 +1,12 @@
 """DeleteRecords (21), versions 0-2: takes the records below an offset away; -1 stands for the high watermark.
 
-The new start of the log is on disk before the answer. The segments that lie below it go with the next retention check.
-Left out: timeouts, because there is no other replica to wait for.
+The new start of the log is on disk before the answer, here and on the followers that are alive: they are waited for, as
+long as the request says. The segments that lie below it go with the next retention check.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from semel.broker.authoriser import Operation
@@ -15,6 +16,7 @@ from semel.broker.topics import Topics
 from semel.host.descriptors import is_short
 from semel.log.errors import Refused
 from semel.log.store import LogStore
+from semel.replication.replicas import Replicas
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.delete_records import (
     DeleteRecordsPartition,
@@ -50,7 +52,36 @@ async def handle(
             # Readers are refused already what the disk still holds: this cannot be taken back.
             on_broken(error)
             raise
+        await _when_everywhere(results, topics, request.timeout_ms)
     return DeleteRecordsResponse(topics=results)
+
+
+async def _when_everywhere(results: list[DeleteRecordsTopicResult], topics: Topics, timeout_ms: int) -> None:
+    """Waits until no follower that is alive has what is deleted, and tells where the logs begin then."""
+    waiting: list[tuple[DeleteRecordsPartitionResult, Replicas, asyncio.Future[None]]] = []
+    for topic in results:
+        for result in topic.partitions:
+            if result.error_code:
+                continue
+            try:
+                replicas = topics.partition(topic.name, result.partition_index).replicas
+            except Refused as refusal:
+                result.error_code = refusal.code
+                continue
+            reached = None if replicas is None else replicas.when_begins_at(result.low_watermark)
+            if replicas is not None and reached is not None:
+                waiting.append((result, replicas, reached))
+    if not waiting:
+        return
+    await asyncio.wait([reached for _, _, reached in waiting], timeout=max(timeout_ms, 0) / 1000)
+    for result, replicas, reached in waiting:
+        error = reached.exception() if reached.done() else Refused(ErrorCode.REQUEST_TIMED_OUT, "a follower lags")
+        if isinstance(error, Refused):
+            result.error_code = error.code
+        elif error is not None:
+            raise error
+        reached.cancel()
+        result.low_watermark = replicas.low_watermark
 
 
 def _refused(request: DeleteRecordsRequest, code: ErrorCode) -> DeleteRecordsResponse:

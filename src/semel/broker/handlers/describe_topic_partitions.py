@@ -1,7 +1,7 @@
 """DescribeTopicPartitions (75), version 0: topics and their partitions in order of name, page by page.
 
 A page holds as many partitions as the request and `max.request.partition.size.limit` allow, at least one; the cursor
-of the answer names the first that did not fit. Left out: eligible leader replicas (KIP-966), none are kept yet.
+of the answer names the first that did not fit.
 """
 
 from __future__ import annotations
@@ -22,9 +22,6 @@ from semel.wire.spec.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-
-# Empty, not null: Kafka's own admin client cannot read null.
-_NOBODY: tuple[int, ...] = ()
 
 
 def handle(
@@ -103,8 +100,8 @@ class _Page:
             replica_nodes=view.state.replicas,
             isr_nodes=view.state.isr,
             offline_replicas=view.offline_replicas,
-            eligible_leader_replicas=_NOBODY,
-            last_known_elr=_NOBODY,
+            eligible_leader_replicas=view.state.elr,  # empty, not null: Kafka's own admin client cannot read null
+            last_known_elr=view.state.last_known_elr,
         )
 
 

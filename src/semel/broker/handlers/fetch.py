@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from semel.broker.authoriser import Operation
 from semel.broker.cluster_view import ClusterView
 from semel.broker.context import RequestContext
 from semel.broker.fetch_sessions import NO_REPLICA, FetchSessions
@@ -21,7 +20,6 @@ from semel.broker.topics import Topics
 from semel.config import ListenerKind
 from semel.host.api import Clock
 from semel.log.errors import Refused
-from semel.wire.errors import ErrorCode
 from semel.wire.spec.fetch import FetchRequest, FetchResponse
 
 _TOPIC_IDS_SINCE = 13
@@ -44,7 +42,7 @@ def handle(
     is_replica = replica_id > NO_REPLICA
     try:
         if is_replica:
-            _check_node(context, listeners)
+            context.authorise_node(listeners)
         sessions = replica_sessions if is_replica else fetch_sessions
         uses_ids = context.version >= _TOPIC_IDS_SINCE
         session = sessions.begin(request, uses_ids, clock.monotonic_ms(), max(replica_id, NO_REPLICA))
@@ -56,9 +54,3 @@ def handle(
     if fetch.is_complete and not fetch.cold:
         return fetch.response()
     return ParkedFetch(fetch, request.max_wait_ms)
-
-
-def _check_node(context: RequestContext, listeners: Mapping[str, ListenerKind]) -> None:
-    if ListenerKind.BROKERS not in listeners[context.listener]:
-        raise Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"followers do not fetch by {context.listener}")
-    context.authorise_cluster(Operation.CLUSTER_ACTION)

@@ -1,17 +1,24 @@
 """ListOffsets (2), versions 1-11: offsets by time, and the ends of the log as the reader's isolation sees them.
 
+Right after an election a leader does not know how far the partition is committed: what the one before has told may be
+more. Then it does not tell an end that readers have passed already.
+
 Who gives DEBUGGING as its replica id is told the ends of the log that is here, whoever leads it: so tools can see how
 far a follower is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from semel.broker.authoriser import Operation
 from semel.broker.context import RequestContext
 from semel.broker.read_failures import ReadFailures
 from semel.broker.topics import Topics
+from semel.config import ListenerKind
 from semel.log.errors import CorruptSegment, Refused
 from semel.log.log import Log, TimestampOffset
+from semel.log.types import Offset
 from semel.replication.partition import Partition
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.list_offsets import (
@@ -24,18 +31,25 @@ from semel.wire.spec.list_offsets import (
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 _READ_COMMITTED = 1
+_NOT_AVAILABLE_SINCE = 5
 DEBUGGING = -2
 
 
 def handle(
-    request: ListOffsetsRequest, context: RequestContext, *, topics: Topics, read_failures: ReadFailures
+    request: ListOffsetsRequest,
+    context: RequestContext,
+    *,
+    listeners: Mapping[str, ListenerKind],
+    topics: Topics,
+    read_failures: ReadFailures,
 ) -> ListOffsetsResponse:
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
-                    _listed(topics, read_failures, request, context, topic.name, wanted) for wanted in topic.partitions
+                    _listed(topics, read_failures, request, context, listeners, topic.name, wanted)
+                    for wanted in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -48,18 +62,26 @@ def _listed(
     read_failures: ReadFailures,
     request: ListOffsetsRequest,
     context: RequestContext,
+    listeners: Mapping[str, ListenerKind],
     topic: str,
     wanted: ListOffsetsPartition,
 ) -> ListOffsetsPartitionResponse:
     answer = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
     try:
-        context.authorise_topic(Operation.DESCRIBE, topic)
+        is_follower = request.replica_id >= 0
+        if is_follower:
+            context.authorise_node(listeners)
+        else:
+            context.authorise_topic(Operation.DESCRIBE, topic)
         if request.replica_id == DEBUGGING and wanted.timestamp in (LATEST, EARLIEST, EARLIEST_LOCAL):
             found = _end_of(topics.log(topic, wanted.partition_index), wanted.timestamp)
         else:
             partition = topics.partition(topic, wanted.partition_index)
             partition.check_epoch(wanted.current_leader_epoch)
-            found = _find(partition, wanted.timestamp, request.isolation_level == _READ_COMMITTED)
+            end = partition.log.end_offset if is_follower else _readable(partition, request.isolation_level)
+            found = _find(partition, wanted.timestamp, end)
+            if not is_follower and wanted.timestamp not in (EARLIEST, EARLIEST_LOCAL) and not partition.knows_end:
+                _check_known(found, end, partition, context.version)
     except Refused as refusal:
         answer.error_code = refusal.code
     except CorruptSegment as damage:
@@ -76,9 +98,19 @@ def _end_of(log: Log, which: int) -> TimestampOffset | None:
     return TimestampOffset(-1, offset, log.epochs.epoch_at(offset))
 
 
-def _find(partition: Partition, timestamp_ms: int, read_committed: bool) -> TimestampOffset | None:
+def _readable(partition: Partition, isolation_level: int) -> Offset:
     log = partition.log
-    end = log.last_stable_offset if read_committed else log.high_watermark
+    return log.last_stable_offset if isolation_level == _READ_COMMITTED else log.high_watermark
+
+
+def _check_known(found: TimestampOffset | None, end: Offset, partition: Partition, version: int) -> None:
+    if found is None or found.offset >= end:
+        code = ErrorCode.OFFSET_NOT_AVAILABLE if version >= _NOT_AVAILABLE_SINCE else ErrorCode.LEADER_NOT_AVAILABLE
+        raise Refused(code, f"leader epoch {partition.leader_epoch} has only begun: what is committed is not known yet")
+
+
+def _find(partition: Partition, timestamp_ms: int, end: Offset) -> TimestampOffset | None:
+    log = partition.log
     if timestamp_ms == LATEST:
         return TimestampOffset(-1, end, partition.leader_epoch)
     if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):

@@ -1,7 +1,5 @@
 """OffsetForLeaderEpoch (23), versions 2-4: where a leader epoch ended, for readers that check whether what they have
-read is still there (KIP-320).
-
-Left out: questions of follower replicas are answered like those of consumers; there is no second node yet.
+read is still there (KIP-320). Followers are told with their fetches, and need not ask.
 """
 
 from __future__ import annotations
