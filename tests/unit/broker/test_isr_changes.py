@@ -12,6 +12,7 @@ from semel.peer.errors import TimedOut
 from semel.replication.replicas import Replicas
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.alter_partition import AlterPartitionResponse
+from semel.wire.spec.metadata_records import BrokerRegistrationChangeRecord
 
 
 def replicas(world: ReplicaWorld, index: int = 0) -> Replicas:
@@ -191,3 +192,20 @@ async def test_a_node_that_is_fenced_holds_nothing_back(world: ReplicaWorld) -> 
     world.tell(world.registered(B, fenced=True))
     await asyncio.sleep(0.01)
     assert committed.done()
+
+
+@replicated()
+async def test_only_a_node_in_its_newest_start_that_is_there_to_stay_may_join(world: ReplicaWorld) -> None:
+    """16, 18"""
+    can_join, is_stale = world.leading.can_join, world.leading.is_stale
+    assert can_join(B, 102)
+    assert can_join(B, -1)
+    assert not can_join(B, 101)
+    assert not can_join(9, -1)
+    assert [is_stale(B, epoch) for epoch in (-1, 101, 102, 103)] == [False, True, False, False]
+    world.tell(BrokerRegistrationChangeRecord(broker_id=B, broker_epoch=102, in_controlled_shutdown=1))
+    assert not can_join(B, 102)
+    assert world.leading.is_alive(B)
+    world.tell(BrokerRegistrationChangeRecord(broker_id=C, broker_epoch=103, fenced=1))
+    assert not can_join(C, 103)
+    assert not world.leading.is_alive(C)

@@ -330,3 +330,19 @@ async def test_records_are_deleted_when_no_follower_that_is_alive_has_them(world
     await asyncio.sleep(0.1)
     world.change(leader=B)
     assert (await deleting)[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@replicated()
+async def test_a_fetch_that_is_tried_again_says_where_its_follower_was_when_it_asked(world: ReplicaWorld) -> None:
+    world.make()
+    follower = PlayedFollower(world, B)
+    waiting = follower.send({0: 0})
+    replicas = world.led().replicas
+    assert replicas is not None
+    progress = replicas.in_sync.followers[B]
+    asked_ms = progress.fetched_ms
+    await asyncio.sleep(0.3)
+    world.append(b"a")
+    assert not isinstance(waiting, FetchResponse)
+    await waiting
+    assert (progress.fetched_ms, progress.leader_end_offset) == (asked_ms, 0)
