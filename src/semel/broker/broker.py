@@ -10,6 +10,7 @@ from semel.broker.controller_channel import LocalController
 from semel.broker.fetch_sessions import FetchSessions
 from semel.broker.identity import check_place, identity_of
 from semel.broker.internal_topics import InternalTopics
+from semel.broker.leading import Leading
 from semel.broker.markers import LocalMarkers
 from semel.broker.node_info import NodeInfo
 from semel.broker.producer_ids import ProducerIds
@@ -104,12 +105,22 @@ class Broker:
         self.metadata = MetadataLog(host.disk, host.clock, log, self.on_broken, self._committed)
         self.controller = Controller(self.metadata, self.config, host.random, host.clock, lambda: self.node.cluster_id)
         self.cluster = ClusterView(lambda: self.metadata.committed, lambda: self.metadata.next_offset)
-        self.topics = Topics(node, self.cluster, self.store, host.clock, self.on_broken, self.generation)
-        self._build_roles()
+        channel = LocalController(self.controller)
+        # What a leader with followers needs; a node alone has none.
+        self.leading: Leading | None = None
+        if not is_alone:
+            self.leading = Leading(node, self.cluster, host.clock, channel.alter_partition, self.on_broken)
+        self.topics = Topics(
+            node, self.cluster, self.store, host.clock, self.on_broken, self.generation, leading=self.leading
+        )
+        self._build_roles(channel)
         self.server = Server(host, _limits(self.config), self._router.dispatch, self._request_failed)
         self._follow_config()
         await self._listen()
         await self._register()
+        await self.topics.when_open()
+        if self.leading is not None:
+            self.leading.start(self.topics.online)
         if self.metadata.wants_snapshot:
             await self.metadata.snapshot()
         self.store.start_upkeep()
@@ -118,9 +129,8 @@ class Broker:
         self.transactions.start_upkeep()
         self.server.open_gate()
 
-    def _build_roles(self) -> None:
+    def _build_roles(self, channel: LocalController) -> None:
         host, cluster, topics = self.host, self.cluster, self.topics
-        channel = LocalController(self.controller)
         self.producer_ids = ProducerIds(channel.allocate_producer_ids)
         self.groups = GroupCoordinator(
             topics.partition,
@@ -221,6 +231,8 @@ class Broker:
         self.producer_ids.close()
         await self.groups.close()
         await self.transactions.close()
+        if self.leading is not None:
+            await self.leading.close()
         await self.topics.close()
         await self.metadata.close()
         await self.store.close()

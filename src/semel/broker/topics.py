@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from semel.broker.cluster_view import NO_NODE, ClusterView
+from semel.broker.leading import Leading
 from semel.broker.node_info import NodeInfo
 from semel.config import TopicConfig, topic_config
 from semel.controller.image import TOPIC_RESOURCE, PartitionState
@@ -31,7 +32,6 @@ from semel.log.store import LogStore
 from semel.log.types import Epoch
 from semel.replication.group_commit import GroupCommit
 from semel.replication.partition import Partition
-from semel.replication.replicas import LeaderContext
 from semel.replication.term_kernel import Generation
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.metadata_records import (
@@ -138,20 +138,18 @@ class Topics:
         on_broken: Callable[[BaseException], None],
         generation: Generation,
         *,
-        context: LeaderContext | None = None,
+        leading: Leading | None = None,
         followers: Followers | None = None,
-        on_brokers: Callable[[], None] = lambda: None,
     ) -> None:
-        """`context` and `followers` are for a node among others; `on_brokers` is called when one of those changes."""
+        """`leading` and `followers` are for a node among others."""
         self._node = node
         self._cluster = cluster
         self._store = store
         self._clock = clock
         self._on_broken = on_broken
         self._generation = generation
-        self._context = context
+        self._leading = leading
         self._followers = followers
-        self._on_brokers = on_brokers
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
         self._online: dict[tuple[str, int], Partition] = {}
@@ -190,8 +188,8 @@ class Topics:
                 name = names[topic_id]
                 self._topic(topic_id)
                 logger.info("topic %r is made, partition count %d", name, self._cluster.partition_count(name))
-        if any(isinstance(record, _OF_BROKERS) for record in records):
-            self._on_brokers()
+        if self._leading is not None and any(isinstance(record, _OF_BROKERS) for record in records):
+            self._leading.look_soon()
 
     def follow_image(self) -> None:
         """The image is another as a whole, as after a snapshot."""
@@ -201,7 +199,8 @@ class Topics:
                 self._delete(topic)
         self._follow((topic.topic_id, index) for topic in image.topics.values() for index in topic.partitions)
         self.follow_config()
-        self._on_brokers()
+        if self._leading is not None:
+            self._leading.look_soon()
 
     def _topic(self, topic_id: bytes) -> Topic:
         """One of the image. Another of its name is gone there: the name had to be free."""
@@ -316,7 +315,7 @@ class Topics:
 
     def _open(self, topic: Topic, index: int, state: PartitionState) -> Replica | None:
         topic_id = base64.urlsafe_b64encode(topic.topic_id).rstrip(b"=").decode()
-        is_replicated = self._context is not None and len(state.replicas) > 1
+        is_replicated = self._leading is not None and len(state.replicas) > 1
         try:
             log = self._store.load(topic.name, index, topic_id, topic.config, is_replicated=is_replicated)
         except (BrokenLog, CorruptSegment, OSError) as error:
@@ -346,7 +345,7 @@ class Topics:
                 self._on_broken,
                 generation=self._generation,
                 group_commit=replica.group_commit,
-                context=self._context,
+                context=self._leading,
                 assignment=state,
             )
         replica.term = self._online[topic.name, index] = partition

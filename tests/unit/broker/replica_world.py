@@ -173,9 +173,8 @@ class ReplicaWorld:
             self.host.clock,
             self.broken.append,
             Generation(),
-            context=self.leading,
+            leading=self.leading,
             followers=self.followers,
-            on_brokers=self.leading.look_soon,
         )
         self.leading.start(self.topics.online)
         self.sessions = FetchSessions(self.host.random, 10)

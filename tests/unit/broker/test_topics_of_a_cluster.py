@@ -256,4 +256,4 @@ async def test_after_a_start_a_log_is_committed_as_far_as_was_noted_and_no_furth
 
 def test_a_node_alone_notes_no_high_watermarks() -> None:
     """It asks for none: a log without other replicas is committed as far as it goes."""
-    assert Topics.__init__.__kwdefaults__["context"] is None
+    assert Topics.__init__.__kwdefaults__["leading"] is None
