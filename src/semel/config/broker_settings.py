@@ -153,7 +153,7 @@ CLEANER = [
 # Nobody reads these before there is replication, and they say so: `no_effect_yet` goes when somebody does.
 REPLICATION = [
     Setting("replica.lag.time.max.ms", LONG, 30_000,
-            no_effect_yet("how long a follower that has not caught up is still in sync"), minimum=1),
+            "How long a follower that has not caught up with its leader stays among the in-sync replicas.", minimum=1),
     Setting("replica.fetch.max.bytes", INT, MEBIBYTE,
             no_effect_yet("how many bytes of one partition a follower asks for at a time"), minimum=0),
     Setting("replica.fetch.response.max.bytes", INT, 10 * MEBIBYTE,
@@ -164,7 +164,7 @@ REPLICATION = [
     Setting("replica.fetch.backoff.ms", INT, 1000,
             no_effect_yet("how long a follower waits after a failed fetch"), minimum=0),
     Setting("replica.high.watermark.checkpoint.interval.ms", LONG, 5000,
-            no_effect_yet("how often high watermarks are saved"), minimum=1),
+            "How often it is noted how far each log is committed, if there are logs with other replicas.", minimum=1),
 ]
 # fmt: on
 

@@ -69,7 +69,9 @@ class Ready(Later):
 
     __slots__ = ("otherwise", "parts")
 
-    def __init__(self, parts: Parts, leave: asyncio.Future[Any], otherwise: Callable[[], Parts] | None = None) -> None:
+    def __init__(
+        self, parts: Parts, leave: asyncio.Future[Any], otherwise: Callable[[], Parts | bytes] | None = None
+    ) -> None:
         self.future = leave
         self.may_go_on = True
         self.holds_request = False
@@ -134,7 +136,7 @@ class _Slot:
     ) -> None:
         self.parts = parts  # known before the future is done, of an answer that is `Ready`
         self.future = future
-        self.otherwise: Callable[[], Parts] | None = None
+        self.otherwise: Callable[[], Parts | bytes] | None = None
         self.blocks = blocks
         self.request_bytes = 0
 
@@ -397,8 +399,7 @@ class ServedConnection(Receiving):
         if not commits:
             self._take([answer], 0)
             return
-        otherwise = None if taken is None else partial(_after_failure, taken)
-        self._take(Ready([answer], all_of(commits), otherwise), 0)
+        self._take(Ready([answer], all_of(commits), None if taken is None else taken.after_failure), 0)
 
     def _serve(self, frame: memoryview, budget_bytes: int) -> bool:
         """Whether the bytes of the request are still needed when this returns."""
@@ -468,13 +469,13 @@ class ServedConnection(Receiving):
             return
         self._deliver(slot, future.result() if slot.parts is None else slot.parts)
 
-    def _deliver_otherwise(self, slot: _Slot, otherwise: Callable[[], Parts]) -> None:
+    def _deliver_otherwise(self, slot: _Slot, otherwise: Callable[[], Parts | bytes]) -> None:
         try:
-            parts = otherwise()
+            answer = otherwise()
         except Exception as error:
             self.not_served(error)
         else:
-            self._deliver(slot, parts)
+            self._deliver(slot, [answer] if isinstance(answer, bytes) else answer)
 
     def _deliver(self, slot: _Slot, parts: Parts | None) -> None:
         """An answer is there: it leaves when those before it have left."""
@@ -567,10 +568,6 @@ class ServedConnection(Receiving):
                 slot.future.cancel()
             _release(slot.parts)
         self._outstanding.clear()
-
-
-def _after_failure(taken: AfterFailure) -> Parts:
-    return [taken.after_failure()]
 
 
 def _room(length: int, filled: int) -> int:
