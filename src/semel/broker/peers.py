@@ -6,12 +6,13 @@ requests has a `Peers` of its own, with connections of its own.
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from semel.broker.cluster_view import ClusterView
 from semel.broker.node_info import NodeInfo
 from semel.host.api import Host
 from semel.peer.backoff import Backoff
+from semel.peer.caller import PeerCaller
 from semel.peer.connector import Connector
 from semel.peer.errors import PeerError, TimedOut, Unreachable, Unsupported
 from semel.peer.nodes import Nodes
@@ -25,16 +26,6 @@ R = TypeVar("R", bound=Response)
 _CONNECT_S = 5.0
 _RECONNECT_FIRST_MS, _RECONNECT_MOST_MS = 50, 1000
 _IDLE_S = 540.0
-
-
-class PeerCaller(Protocol):
-    """Who can ask another broker for something."""
-
-    async def call(
-        self, node_id: int, request: Request, response: type[R], *, timeout_s: float, at_least: int = 0, at_most: int
-    ) -> R:
-        """The node's answer, in the newest version between the two that it serves as well. Raises PeerError: whether
-        the request was served is not known then, unless it is Unsupported or the connection could not be made."""
 
 
 class Peers:

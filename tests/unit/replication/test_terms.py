@@ -90,7 +90,7 @@ async def test_a_new_term_new_settings_and_the_end_raise_the_generation() -> Non
 
 
 def test_only_a_term_moves_a_high_watermark() -> None:
-    """But for the log, which begins with one."""
+    """Of a leader or of a follower; but for the log, which begins with one, and loses it with what is cut."""
     writers = set()
     for path in Path(semel.__file__).parent.rglob("*.py"):
         if "client" in path.parts:  # what a client was told is another thing
@@ -100,4 +100,4 @@ def test_only_a_term_moves_a_high_watermark() -> None:
             for target in targets:
                 if isinstance(target, ast.Attribute) and target.attr == "high_watermark":
                     writers.add(path.name)
-    assert writers == {"term_kernel.py", "log.py"}
+    assert writers == {"term_kernel.py", "follower.py", "log.py"}
