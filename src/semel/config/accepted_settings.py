@@ -146,7 +146,7 @@ _SETTINGS = [
     *_accepted(
         "there is no connection to another node",
         INT,
-        {"controller.socket.timeout.ms": 30000, "replica.socket.timeout.ms": 30000, "request.timeout.ms": 30000},
+        {"controller.socket.timeout.ms": 30000, "request.timeout.ms": 30000},
     ),
     *_accepted(
         "there is no connection to another node",

@@ -150,19 +150,21 @@ CLEANER = [
             "log is clean enough.", minimum=1, needs_restart=False),
 ]
 
-# Nobody reads these before there is replication, and they say so: `no_effect_yet` goes when somebody does.
+# Those that nobody reads yet say so: `no_effect_yet` goes when somebody does.
 REPLICATION = [
     Setting("replica.lag.time.max.ms", LONG, 30_000,
             "How long a follower that has not caught up with its leader stays among the in-sync replicas.", minimum=1),
     Setting("replica.fetch.max.bytes", INT, MEBIBYTE,
-            no_effect_yet("how many bytes of one partition a follower asks for at a time"), minimum=0),
+            "How many bytes of one partition a follower asks for at a time; a batch that is larger comes all the same.",
+            minimum=0),
     Setting("replica.fetch.response.max.bytes", INT, 10 * MEBIBYTE,
-            no_effect_yet("how many bytes a follower asks for in one fetch"), minimum=0),
-    Setting("replica.fetch.min.bytes", INT, 1,
-            no_effect_yet("how many bytes a follower's fetch waits for"), minimum=0),
-    Setting("replica.fetch.wait.max.ms", INT, 500, no_effect_yet("how long a follower's fetch waits"), minimum=0),
+            "How many bytes a follower asks for in one fetch.", minimum=0),
+    Setting("replica.fetch.min.bytes", INT, 1, "How many bytes a follower's fetch waits for.", minimum=0),
+    Setting("replica.fetch.wait.max.ms", INT, 500, "How long a follower's fetch waits for them at most.", minimum=0),
     Setting("replica.fetch.backoff.ms", INT, 1000,
-            no_effect_yet("how long a follower waits after a failed fetch"), minimum=0),
+            "How long a follower waits after a failed fetch at most; the first pauses are shorter.", minimum=0),
+    Setting("replica.socket.timeout.ms", INT, 30_000,
+            "How long a follower waits for an answer of its leader before it connects again.", minimum=1),
     Setting("replica.high.watermark.checkpoint.interval.ms", LONG, 5000,
             "How often it is noted how far each log is committed, if there are logs with other replicas.", minimum=1),
 ]
