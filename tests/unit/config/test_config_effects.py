@@ -98,6 +98,6 @@ def test_whoever_asks_for_the_documentation_of_a_setting_is_told_that_it_has_no_
     told = {one.name: one.documentation for one in describe_broker(BrokerConfig())}
     told |= {one.name: one.documentation for one in describe_topic({}, BrokerConfig())}
     rows = {line.split("`")[1]: line for line in page().splitlines() if line.startswith("| `")}
-    for name in ("replica.lag.time.max.ms", "segment.jitter.ms"):
+    for name in ("num.replica.alter.log.dirs.threads", "segment.jitter.ms"):
         assert told[name].startswith(NO_EFFECT)
         assert NO_EFFECT in rows[name]
