@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from semel.config.accepted_settings import ACCEPTED
 from semel.config.coordinator_settings import COORDINATOR
-from semel.config.node_settings import NODE, no_effect_yet
+from semel.config.node_settings import NODE
 from semel.config.settings import INT_MAX, LONG_MAX, Kind, Setting, by_name
 
 BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = Kind.BOOLEAN, Kind.STRING, Kind.INT, Kind.LONG, Kind.DOUBLE, Kind.LIST
@@ -150,7 +150,6 @@ CLEANER = [
             "log is clean enough.", minimum=1, needs_restart=False),
 ]
 
-# Those that nobody reads yet say so: `no_effect_yet` goes when somebody does.
 REPLICATION = [
     Setting("replica.lag.time.max.ms", LONG, 30_000,
             "How long a follower that has not caught up with its leader stays among the in-sync replicas.", minimum=1),
