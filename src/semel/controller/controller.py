@@ -74,14 +74,16 @@ class Controller:
 
     # -- the beginning
 
-    def activate(self, features: Mapping[str, int]) -> None:
-        """This node is the controller of a cluster from now on. An empty log begins with these features."""
+    def activate(self, features: Mapping[str, int]) -> asyncio.Future[None] | None:
+        """This node is the controller of a cluster from now on. An empty log begins with these features. Returns what
+        to wait for before others are told, if there is anything."""
         if METADATA_VERSION not in self.metadata.decided.features:
             records = self._first_records(features)
             if features.get(ELR_VERSION):
                 records += elr_safety(self.metadata.decided, self.config)
             self.metadata.write(records)
         self.brokers.activate(self._node_id)
+        return self.metadata.when_committed()
 
     def _first_records(self, features: Mapping[str, int]) -> list[MetadataRecord]:
         names = sorted(features, key=lambda name: (name != METADATA_VERSION, name))
