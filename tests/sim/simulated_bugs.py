@@ -17,7 +17,6 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import planted_bugs
 from semel.client.consumer import fetched
-from semel.controller.metadata_log import TOPIC as METADATA_TOPIC
 from semel.coordinator.group.classic_rebalance import ClassicRebalance
 from semel.coordinator.group.consumer import ConsumerRequests
 from semel.coordinator.group.offsets import GroupOffsets
@@ -26,6 +25,7 @@ from semel.coordinator.txn.coordinator import TransactionCoordinator
 from semel.coordinator.txn.state import TransactionState
 from semel.log import recovery
 from semel.log.log import Log
+from semel.quorum.metadata_topic import TOPIC as METADATA_TOPIC
 from semel.replication.partition import Partition
 
 _for_ever = ExitStack()

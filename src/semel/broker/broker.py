@@ -1,48 +1,42 @@
-"""A node alone: a cluster of one. Wires the parts together, starts and stops them in order."""
+"""One node: wires its parts together, starts and stops them in order.
+
+There are four shapes. Alone: a controller and a broker that are a cluster of their own, and no listener for others.
+Combined: the same two, among other nodes. Controller only. Broker only: it follows the metadata log of the controllers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from semel.broker.authoriser import AllowAll, Authoriser
+from semel.broker.broker_part import BrokerPart
 from semel.broker.cluster_view import ClusterView
-from semel.broker.controller_channel import LocalController
+from semel.broker.controller_channel import ControllerChannel
+from semel.broker.controller_part import ControllerPart
 from semel.broker.fetch_sessions import FetchSessions
+from semel.broker.following_part import FollowingPart
 from semel.broker.identity import check_place, identity_of
-from semel.broker.internal_topics import InternalTopics
-from semel.broker.leading import Leading
-from semel.broker.markers import LocalMarkers
+from semel.broker.joining import Joining
+from semel.broker.lifecycle import RegistrationChannel
+from semel.broker.metadata_source import MetadataSource
 from semel.broker.node_info import NodeInfo
-from semel.broker.producer_ids import ProducerIds
-from semel.broker.read_failures import ReadFailures
-from semel.broker.replica_sessions import ReplicaSession
-from semel.broker.roles import Roles
 from semel.broker.router import Router
 from semel.broker.topics import Topics
-from semel.broker.transactional_produce import TransactionVerifier
-from semel.config import BrokerConfig, ListenerKind, NodeListener, topic_config
-from semel.config.listeners import PROTOCOLS
+from semel.config import BrokerConfig, ListenerKind, NodeListener, Role, topic_config
 from semel.controller.controller import Controller
 from semel.controller.image import BROKER_RESOURCE, MetadataImage
-from semel.controller.levels import LEVEL_OF_A_NODE_ALONE, features_at
-from semel.controller.metadata_log import TOPIC as METADATA_TOPIC
-from semel.controller.metadata_log import MetadataLog
 from semel.coordinator.group.coordinator import GroupCoordinator
 from semel.coordinator.txn.coordinator import TransactionCoordinator
 from semel.host.api import Host
 from semel.log.errors import BrokenLog
+from semel.log.log import Log
 from semel.log.store import LogStore
+from semel.quorum.metadata_topic import PARTITION, TOPIC_ID_TEXT
+from semel.quorum.metadata_topic import TOPIC as METADATA_TOPIC
 from semel.records import warn_if_uncompiled
 from semel.replication.term_kernel import Generation
 from semel.rpc.server import Limits, Server
-from semel.wire.spec.metadata_records import (
-    BrokerEndpoint,
-    ConfigRecord,
-    MetadataRecord,
-    PartitionRecord,
-    RemoveTopicRecord,
-    TopicRecord,
-)
+from semel.wire.spec.metadata_records import ConfigRecord, MetadataRecord
 
 # The metadata log is always durable before it counts, and is cut by snapshots, not by age.
 _METADATA_CONFIG = {
@@ -52,12 +46,18 @@ _METADATA_CONFIG = {
     "flush.messages": "1",
     "min.insync.replicas": "1",
 }
-# More than any cluster has followers: one session for each of their fetchers.
-_REPLICA_SESSIONS = 1000
 
 
 class Broker:
-    """Everything that one node holds. `on_broken` is called when nothing can be promised any more: it ends the node."""
+    """Everything that one node holds. `on_broken` is called when nothing can be promised any more: it ends the node.
+
+    Parts that this node does not have are None, or raise AttributeError: see the shapes above.
+    """
+
+    topics: Topics
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    controller: Controller
 
     def __init__(
         self,
@@ -74,8 +74,11 @@ class Broker:
         self.generation = Generation()
         self.store = LogStore(host, config.log_dir(), config, on_broken)
         self.fetch_sessions = FetchSessions(host.random, config.int("max.incremental.fetch.session.cache.slots"))
-        self.replica_sessions = FetchSessions(host.random, _REPLICA_SESSIONS, ReplicaSession)
-        self.listeners: list[NodeListener] = []  # with the ports that they have got
+        self.bound: dict[str, NodeListener] = {}  # listeners by name, with the ports that they have got
+        self.controller_part: ControllerPart | None = None
+        self.following: FollowingPart | None = None
+        self.broker_part: BrokerPart | None = None
+        self.joining: Joining | None = None
         self._is_stopping = False
 
     @property
@@ -91,87 +94,88 @@ class Broker:
         """Cluster metadata as committed."""
         return self.metadata.committed
 
+    @property
+    def listeners(self) -> list[NodeListener]:
+        return list(self.bound.values())
+
     async def start(self) -> None:
-        """Ready when it returns. Raises AlreadyLocked, WrongDirectory or OSError with nothing left behind."""
+        """Ready when it returns. Raises AlreadyLocked, WrongDirectory, OSError, or CannotJoin and WrongCluster when the
+        other nodes do not take this one, with nothing left behind."""
         warn_if_uncompiled()
-        host, node = self.host, self.node
-        check_place(host.disk, self.store.root)
-        self.store.open()
-        is_alone = self.config.layout.is_alone
-        identity = identity_of(host.disk, self.store.root, node.node_id, host.random, may_format=is_alone)
-        node.cluster_id = identity.cluster_id
-        self._directories = identity.directories
-        log = self.store.load(METADATA_TOPIC, 0, "AAAAAAAAAAAAAAAAAAAAAQ", topic_config(_METADATA_CONFIG, self.config))
-        self.metadata = MetadataLog(host.disk, host.clock, log, self.on_broken, self._committed)
-        self.controller = Controller(self.metadata, self.config, host.random, host.clock, lambda: self.node.cluster_id)
-        self.cluster = ClusterView(lambda: self.metadata.committed, lambda: self.metadata.next_offset)
-        channel = LocalController(self.controller)
-        # What a leader with followers needs; a node alone has none.
-        self.leading: Leading | None = None
-        if not is_alone:
-            self.leading = Leading(node, self.cluster, host.clock, channel.alter_partition, self.on_broken)
-        self.topics = Topics(
-            node, self.cluster, self.store, host.clock, self.on_broken, self.generation, leading=self.leading
-        )
-        self._build_roles(channel)
-        self.server = Server(host, _limits(self.config), self._router.dispatch, self._request_failed)
+        layout = self.config.layout
+        log = self._open()
+        if Role.CONTROLLER in layout.roles:
+            self._make_controller(log)
+        else:
+            self._make_following(log)
+        if Role.BROKER in layout.roles:
+            self._make_broker()
+        self._make_server()
         self._follow_config()
         await self._listen()
-        await self._register()
-        await self.topics.when_open()
-        if self.leading is not None:
-            self.leading.start(self.topics.online)
-        if self.metadata.wants_snapshot:
-            await self.metadata.snapshot()
+        if layout.is_alone:
+            await self._begin_alone()
+        else:
+            try:
+                await self._begin_among_others()
+            except BaseException:
+                await self._abandon()
+                raise
         self.store.start_upkeep()
-        self.groups.start()
-        self.transactions.shards.load_all()
-        self.transactions.start_upkeep()
-        self.server.open_gate()
 
-    def _build_roles(self, channel: LocalController) -> None:
-        host, cluster, topics = self.host, self.cluster, self.topics
-        self.producer_ids = ProducerIds(channel.allocate_producer_ids)
-        self.groups = GroupCoordinator(
-            topics.partition,
-            cluster.partition_count,
-            lambda: cluster.image,
-            lambda: self.node.config,
-            host.clock,
-            host.random,
+    # -- the parts
+
+    def _open(self) -> Log:
+        """The directory, and the metadata log in it."""
+        host, node, store = self.host, self.node, self.store
+        check_place(host.disk, store.root)
+        store.open()
+        is_alone = self.config.layout.is_alone
+        identity = identity_of(host.disk, store.root, node.node_id, host.random, may_format=is_alone)
+        node.cluster_id, node.directories = identity.cluster_id, identity.directories
+        return store.load(METADATA_TOPIC, PARTITION, TOPIC_ID_TEXT, topic_config(_METADATA_CONFIG, self.config))
+
+    def _make_controller(self, log: Log) -> None:
+        part = ControllerPart(self.host, self.node, log, self.on_broken, self._committed, self.bound)
+        self.controller_part, self.controller = part, part.controller
+        self.metadata: MetadataSource = part.metadata
+        self.cluster = part.roles.cluster
+
+    def _make_following(self, log: Log) -> None:
+        part = FollowingPart(self.host, self.node, log, self.on_broken, self._committed, self._reloaded)
+        self.following = part
+        self.metadata = part.metadata
+        self.cluster = ClusterView(lambda: part.metadata.committed, lambda: part.metadata.next_offset)
+
+    def _make_broker(self) -> None:
+        if self.controller_part is not None:
+            channel: ControllerChannel = self.controller_part.channel
+        else:
+            assert self.following is not None
+            channel = self.following.channel
+        part = BrokerPart(
+            self.host,
+            self.node,
+            self.store,
+            self.metadata,
+            channel,
+            self.on_broken,
+            self.generation,
+            self.fetch_sessions,
         )
-        self.markers = LocalMarkers(cluster, topics, self.groups)
-        self.transactions = TransactionCoordinator(
-            topics.partition,
-            cluster.partition_count,
-            self.markers,
-            self.producer_ids.next,
-            host.clock,
-            lambda: self.node.config,
+        self.broker_part, self.roles, self.cluster, self.topics = part, part.roles, part.cluster, part.topics
+        self.groups, self.transactions, self.markers = part.groups, part.transactions, part.markers
+        self.producer_ids = part.producer_ids
+
+    def _make_server(self) -> None:
+        self._router = Router(
+            self.authoriser,
+            None if self.broker_part is None else self.broker_part.roles,
+            self.generation,
+            controller=None if self.controller_part is None else self.controller_part.roles,
+            forwarder=None if self.following is None else self.following.forwarder,
         )
-        self.roles = Roles(
-            node=self.node,
-            listeners={listener.name: listener.kind for listener in self.config.layout.listeners},
-            cluster=cluster,
-            topics=topics,
-            controller=channel,
-            active_controller=channel.active,
-            internal_topics=InternalTopics(cluster, channel),
-            groups=self.groups,
-            transactions=self.transactions,
-            verifier=TransactionVerifier(self.transactions, self.node),
-            markers=self.markers,
-            producer_ids=self.producer_ids,
-            fetch_sessions=self.fetch_sessions,
-            replica_sessions=self.replica_sessions,
-            store=self.store,
-            read_failures=ReadFailures(),
-            clock=host.clock,
-            disk=host.disk,
-            jobs=host.jobs,
-            on_broken=self.on_broken,
-        )
-        self._router = Router(self.authoriser, self.roles, self.generation)
+        self.server = Server(self.host, _limits(self.config), self._router.dispatch, self._request_failed)
 
     async def _listen(self) -> None:
         for listener in self.config.layout.listeners:
@@ -181,61 +185,101 @@ class Broker:
                 self.server.close()
                 where = f"{listener.host}:{listener.port}"
                 raise OSError(error.errno, f"cannot listen on {where}: {error.strerror}") from error
-        self.listeners = list(self.server.listeners.values())
+        self.bound.update(self.server.listeners)
 
-    async def _register(self) -> None:
-        """A start of this node, as the cluster is told of it."""
-        end_points = [
-            BrokerEndpoint(
-                name=one.name,
-                host=one.advertised_host,
-                port=one.advertised_port,
-                security_protocol=PROTOCOLS[one.protocol],
-            )
-            for one in self.listeners
-            if one.advertised_host is not None and ListenerKind.CLIENTS in one.kind
-        ]
-        features = features_at(LEVEL_OF_A_NODE_ALONE)
-        await self.controller.start_broker(end_points, self.config.text("broker.rack"), features, self._directories)
+    # -- starting
+
+    async def _begin_alone(self) -> None:
+        controller, broker = self.controller_part, self.broker_part
+        assert controller is not None
+        assert broker is not None
+        await controller.begin_alone(self.listeners)
+        await broker.apply_image()
+        broker.start()
+        self.server.open_gate()
+
+    async def _begin_among_others(self) -> None:
+        """Controllers serve at once: the others need them. Brokers serve when the controller has let them."""
+        if self.controller_part is not None:
+            await self.controller_part.begin()
+            self.server.open_gate(ListenerKind.CONTROLLERS)
+            if self.broker_part is not None:
+                await self._join(self.broker_part, self.controller_part.channel, self.controller_part.current_offset)
+        elif self.following is not None and self.broker_part is not None:
+            following = self.following
+            await following.start()
+            joining = self._join(self.broker_part, following.channel, following.current_offset)
+            await following.unless_impossible(joining)
+
+    async def _join(self, broker: BrokerPart, channel: RegistrationChannel, current_offset: Callable[[], int]) -> None:
+        self.joining = Joining(self.host, self.node, self.store, self.bound, channel, current_offset, self.on_broken)
+        await self.joining.join(broker)
+        self.server.open_gate()
+
+    # -- following the metadata
 
     def _committed(self, records: Sequence[MetadataRecord]) -> None:
         """Records of the metadata log count from now on."""
         if any(isinstance(record, ConfigRecord) and record.resource_type == BROKER_RESOURCE for record in records):
             self._follow_config()
-        removed = [record.topic_id for record in records if isinstance(record, RemoveTopicRecord)]
-        deleted = [self.topics.by_id[topic_id].name for topic_id in removed if topic_id in self.topics.by_id]
-        self.topics.apply(records)
-        if any(isinstance(record, TopicRecord | PartitionRecord | RemoveTopicRecord) for record in records):
-            self.groups.topics_changed(deleted)
+        if self.broker_part is not None:
+            self.broker_part.committed(records)
+
+    def _reloaded(self) -> None:
+        """Another image has taken the place of the one before."""
+        self._follow_config()
+        if self.broker_part is not None:
+            self.broker_part.reloaded()
 
     def _follow_config(self) -> None:
-        image = self.cluster.image
-        self.node.config = self.controller.config = self.store.config = self.config.with_overrides(
+        image = self.image
+        config = self.config.with_overrides(
             cluster=image.config(BROKER_RESOURCE, ""), node=image.config(BROKER_RESOURCE, str(self.node.node_id))
         )
-        self.topics.follow_config()
-        self.server.limits = _limits(self.config)
+        self.node.config = self.store.config = config
+        if self.controller_part is not None:
+            self.controller.config = config
+        if self.broker_part is not None:
+            self.topics.follow_config()
+        self.server.limits = _limits(config)
 
     def _request_failed(self, error: BaseException) -> None:
         """A bug in a handler closes one connection and is logged with its trace; a broken log ends the node."""
         if isinstance(error, BrokenLog):
             self.on_broken(error)
 
+    # -- stopping
+
     async def stop(self) -> None:
         """A clean stop: the next start needs no recovery."""
         if self._is_stopping:
             return
         self._is_stopping = True
+        if self.joining is not None:
+            await self.joining.leave()
         self.server.close()
-        self.topics.stop_opening()
-        self.producer_ids.close()
-        await self.groups.close()
-        await self.transactions.close()
-        if self.leading is not None:
-            await self.leading.close()
-        await self.topics.close()
-        await self.metadata.close()
+        if self.broker_part is not None:
+            await self.broker_part.close()
+        if self.following is not None:
+            await self.following.close()
+        if self.controller_part is not None:
+            await self.controller_part.close()
         await self.store.close()
+        self.host.close()
+
+    async def _abandon(self) -> None:
+        """A start that came to nothing."""
+        self._is_stopping = True
+        self.server.close()
+        if self.joining is not None:
+            await self.joining.lifecycle.close()
+        if self.broker_part is not None:
+            await self.broker_part.close()
+        if self.following is not None:
+            await self.following.close()
+        if self.controller_part is not None:
+            await self.controller_part.close()
+        await self.store.abandon()
         self.host.close()
 
 

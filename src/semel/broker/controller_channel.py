@@ -48,21 +48,12 @@ class ConfigChange:
 
 
 class ControllerChannel(Protocol):
-    """Results are in the order of what was asked: for each item what came of it, or why it was refused."""
+    """What a broker asks for itself. Results are in the order of what was asked: for each item what came of it, or why
+    it was refused."""
 
     async def create_topics(
         self, wanted: Sequence[NewTopic], *, validate_only: bool = False
     ) -> list[CreatedTopic | Refused]: ...
-
-    async def delete_topics(self, topic_ids: Sequence[bytes]) -> list[Refused | None]: ...
-
-    async def create_partitions(
-        self, wanted: Sequence[NewPartitions], *, validate_only: bool = False
-    ) -> list[Refused | None]: ...
-
-    async def alter_configs(
-        self, changes: Sequence[ConfigChange], *, validate_only: bool = False
-    ) -> list[Refused | None]: ...
 
     async def allocate_producer_ids(self) -> range:
         """A block of ids that nobody has had or will have; raises Refused."""
@@ -74,6 +65,20 @@ class ControllerChannel(Protocol):
     async def heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse: ...
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse: ...
+
+
+class AdminChannel(ControllerChannel, Protocol):
+    """And what clients ask for, on the node that has the active controller: others send their requests on to it."""
+
+    async def delete_topics(self, topic_ids: Sequence[bytes]) -> list[Refused | None]: ...
+
+    async def create_partitions(
+        self, wanted: Sequence[NewPartitions], *, validate_only: bool = False
+    ) -> list[Refused | None]: ...
+
+    async def alter_configs(
+        self, changes: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> list[Refused | None]: ...
 
 
 class LocalController:

@@ -14,8 +14,9 @@ from functools import partial
 from typing import Any
 
 from semel.broker.cluster_view import ClusterView
-from semel.broker.controller_channel import ControllerChannel
+from semel.broker.controller_channel import AdminChannel, ControllerChannel
 from semel.broker.fetch_sessions import FetchSessions
+from semel.broker.inner_requests import InnerRequests
 from semel.broker.internal_topics import InternalTopics
 from semel.broker.markers import LocalMarkers
 from semel.broker.node_info import NodeInfo
@@ -23,8 +24,9 @@ from semel.broker.producer_ids import ProducerIds
 from semel.broker.read_failures import ReadFailures
 from semel.broker.topics import Topics
 from semel.broker.transactional_produce import TransactionVerifier
-from semel.config import ListenerKind
+from semel.config import ListenerKind, NodeListener
 from semel.controller.active_controller import ActiveController
+from semel.controller.metadata_leader import MetadataLeader
 from semel.coordinator.group.coordinator import GroupCoordinator
 from semel.coordinator.txn.coordinator import TransactionCoordinator
 from semel.host.api import Clock, Disk, Jobs
@@ -40,7 +42,6 @@ class Roles:
     cluster: ClusterView  # what exists, who leads it, where nodes are
     topics: Topics  # what this node serves
     controller: ControllerChannel  # changes to the cluster
-    active_controller: ActiveController  # in the process that holds it: what nodes and administrators ask of it
     internal_topics: InternalTopics
     groups: GroupCoordinator
     transactions: TransactionCoordinator
@@ -57,7 +58,22 @@ class Roles:
     on_broken: Callable[[BaseException], None]  # ends the node
 
 
-def with_roles(handle: Callable[..., Any], roles: Roles) -> Callable[..., Any]:
+@dataclass(frozen=True)
+class ControllerRoles:
+    """The parts of a node that has a controller, for what controllers serve. Made by `ControllerPart`."""
+
+    node: NodeInfo
+    listeners: Mapping[str, ListenerKind]  # those for controllers
+    bound: Mapping[str, NodeListener]  # all listeners of this node, with the ports that they have got
+    cluster: ClusterView
+    controller: AdminChannel  # decides
+    active_controller: ActiveController  # what nodes and administrators ask of it
+    quorum: MetadataLeader  # the metadata log, for those who follow it
+    inner_requests: InnerRequests  # that brokers have sent on
+    clock: Clock
+
+
+def with_roles(handle: Callable[..., Any], roles: Roles | ControllerRoles) -> Callable[..., Any]:
     """The handler, given the roles that it names; it is left to be called with request and context."""
     named = [one.name for one in inspect.signature(handle).parameters.values() if one.kind is one.KEYWORD_ONLY]
     return partial(handle, **{name: getattr(roles, name) for name in named})

@@ -1,9 +1,10 @@
 """From a frame to its handler and back: header, version, decode, handle, encode.
 
 Handlers are imported, and given their roles, before the node serves: later there may be no descriptor left for it. An
-API is served on the kinds of listener that `HANDLERS` says. A handler returns its
-response, None for no answer, a `Committing` when the answer only waits for durability, a `Parked` when it comes with
-something that others do, or a coroutine when it has to wait.
+API is served on the kinds of listener that `HANDLERS` says; what only the active controller can decide is served with
+the parts of the controller, or sent on to it. A handler returns its response, None for no answer, a `Committing` when
+the answer only waits for durability, a `Parked` when it comes with something that others do, or a coroutine when it
+has to wait.
 """
 
 from __future__ import annotations
@@ -17,22 +18,28 @@ from typing import Any, NamedTuple, cast
 from semel.broker.authoriser import Authoriser
 from semel.broker.context import RequestContext
 from semel.broker.fetch_lanes import FetchLanes
-from semel.broker.handlers import HANDLERS
+from semel.broker.forwarding import Forwarder
+from semel.broker.handlers import CONTROLLER_HANDLERS, FORWARDABLE, HANDLERS, Served
+from semel.broker.inner_requests import Sender
 from semel.broker.produce_lanes import ProduceLanes
-from semel.broker.roles import Roles, with_roles
+from semel.broker.roles import ControllerRoles, Roles, with_roles
+from semel.controller.image import LOGGER_RESOURCE
+from semel.log.errors import Refused
 from semel.replication.term_kernel import Generation
 from semel.rpc.begun import Begun
 from semel.rpc.served import Answer, CloseConnection, Later, Parts, Promised, Ready, ServedConnection, all_of
 from semel.wire.apis import API, request_class, response_class
 from semel.wire.codec import decoder
 from semel.wire.errors import ErrorCode, WireError
-from semel.wire.frame import read_request_header, response_parts
+from semel.wire.frame import RequestHeader, read_request_header, response_parts
 from semel.wire.schema import Request, Response
 from semel.wire.spec.api_versions import ApiVersion, ApiVersionsResponse
 from semel.wire.spec.fetch import FetchRequest
+from semel.wire.spec.incremental_alter_configs import IncrementalAlterConfigsRequest
 from semel.wire.spec.produce import ProduceRequest, ProduceResponse
 
-_PRODUCE, _FETCH, _API_VERSIONS = 0, 1, 18
+_PRODUCE, _FETCH, _API_VERSIONS, _INCREMENTAL_ALTER_CONFIGS = 0, 1, 18, 44
+_LENGTH_BYTES = 4
 # Only records come by the megabyte. A hundred megabytes of tiny array elements would hold the loop for seconds.
 _MOST_BYTES_WITHOUT_RECORDS = 8 << 20
 
@@ -68,18 +75,45 @@ class _Route(NamedTuple):
     min_version: int
     max_version: int
     handle: Callable[[Any, RequestContext], Any]
+    is_forwarded: bool = False  # `handle` may still have a part of it that is decided here
+    learns: bool = True  # whether requests like it may take a fast lane
 
 
 class Router:
-    def __init__(self, authoriser: Authoriser, roles: Roles, generation: Generation) -> None:
+    """`controller` are the roles on a node that has a controller, `forwarder` sends on what that decides elsewhere."""
+
+    def __init__(
+        self,
+        authoriser: Authoriser,
+        roles: Roles | None,
+        generation: Generation,
+        *,
+        controller: ControllerRoles | None = None,
+        forwarder: Forwarder | None = None,
+    ) -> None:
         self._authoriser = authoriser
-        self._lanes = ProduceLanes(roles.cluster, roles.topics, roles.verifier, generation)
-        self._fetch_lanes = FetchLanes(roles.node, roles.cluster, roles.topics, authoriser)
-        routes = {key: _route(key, roles) for key in HANDLERS}
-        self._routes = {
-            listener: {key: route for key, route in routes.items() if HANDLERS[key].listeners & kind}
-            for listener, kind in roles.listeners.items()
-        }
+        self._forwarder = forwarder
+        self._routes: dict[str, dict[int, _Route]] = {}
+        if roles is not None:
+            self._lanes = ProduceLanes(roles.cluster, roles.topics, roles.verifier, generation)
+            self._fetch_lanes = FetchLanes(roles.node, roles.cluster, roles.topics, authoriser)
+            routes = {
+                key: _route(served, key, roles if key not in FORWARDABLE or controller is None else controller)
+                for key, served in HANDLERS.items()
+                if key not in FORWARDABLE or controller is not None
+            }
+            if controller is None:
+                routes |= {key: _forwarded(key, roles) for key in HANDLERS if key in FORWARDABLE}
+            for listener, kind in roles.listeners.items():
+                self._routes[listener] = {key: route for key, route in routes.items() if HANDLERS[key].listeners & kind}
+        if controller is not None:
+            routes = {
+                key: _route(served, key, controller)._replace(learns=False)
+                for key, served in CONTROLLER_HANDLERS.items()
+            }
+            self._inner = {key: route for key, route in routes.items() if key in FORWARDABLE}
+            self._routes |= dict.fromkeys(controller.listeners, routes)
+            controller.inner_requests.serve_with(self._answer_inner)
 
     def dispatch(self, connection: ServedConnection, frame: memoryview) -> Answer:
         try:
@@ -92,6 +126,8 @@ class Router:
                 raise CloseConnection(f"a request of {len(frame)} bytes to {API[header.api_key].name}")
             if not route.min_version <= version <= route.max_version:
                 return self._unsupported_version(header.api_key, version, header.correlation_id)
+            if route.is_forwarded and self._is_for_the_controller(route, header, frame):
+                return Later(self._forward(connection, bytes(frame), header))
             request, _ = decoder(route.request_class, version)(frame, header.body_position)
         except WireError as error:
             raise CloseConnection(str(error)) from error
@@ -101,7 +137,7 @@ class Router:
             told = result.response if isinstance(result, Committing) else result
             self._lanes.learn(connection, frame, cast(ProduceRequest, request), cast(ProduceResponse, told), version)
         if isinstance(result, Response):
-            if header.api_key == _FETCH:
+            if header.api_key == _FETCH and route.learns:
                 self._fetch_lanes.learn(connection, frame, header, cast(FetchRequest, request))
             return _parts(header.correlation_id, result, version)
         if result is None:
@@ -119,6 +155,37 @@ class Router:
             return None if begun.result is None else _parts(header.correlation_id, begun.result, version)
         return Later(begun.in_task_of(_finish(begun, header.correlation_id, version)), holds_request=True)
 
+    # -- what the active controller decides
+
+    def _is_for_the_controller(self, route: _Route, header: RequestHeader, frame: memoryview) -> bool:
+        """The levels of a node's loggers are changed on that node, whoever the controller is."""
+        if header.api_key != _INCREMENTAL_ALTER_CONFIGS:
+            return True
+        request, _ = decoder(IncrementalAlterConfigsRequest, header.api_version)(frame, header.body_position)
+        return all(resource.resource_type != LOGGER_RESOURCE for resource in request.resources)
+
+    async def _forward(self, connection: ServedConnection, frame: bytes, header: RequestHeader) -> Parts:
+        assert self._forwarder is not None
+        return await self._forwarder.forward(connection, frame, API[header.api_key].name)
+
+    async def _answer_inner(self, frame: memoryview, sender: Sender) -> bytes:
+        """A request that came in an envelope; its answer without the length in front."""
+        try:
+            header = read_request_header(frame)
+            route = self._inner.get(header.api_key)
+            if route is None:
+                raise Refused(ErrorCode.INVALID_REQUEST, f"{API[header.api_key].name} is not for the controller")
+            if not route.min_version <= header.api_version <= route.max_version:
+                raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"{API[header.api_key].name} {header.api_version}")
+            request, _ = decoder(route.request_class, header.api_version)(frame, header.body_position)
+        except WireError as error:
+            raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from error
+        context = RequestContext(cast(ServedConnection, sender), header.api_version, header.client_id, self._authoriser)
+        result = route.handle(request, context)
+        response = result if isinstance(result, Response) else await result
+        parts = _parts(header.correlation_id, response, header.api_version)
+        return b"".join(cast(list[bytes], parts))[_LENGTH_BYTES:]
+
     def _unsupported_version(self, key: int, version: int, correlation_id: int) -> Answer:
         """A client that asks for versions in a version we do not know is told, in the oldest form, what we know."""
         if key != _API_VERSIONS:
@@ -135,11 +202,21 @@ class Router:
         return later
 
 
-def _route(key: int, roles: Roles) -> _Route:
-    served = HANDLERS[key]
+def _route(served: Served, key: int, roles: Roles | ControllerRoles) -> _Route:
     handle = import_module(f"semel.broker.handlers.{served.module}").handle
     response_class(key)
     return _Route(request_class(key), served.min_version, served.max_version, with_roles(handle, roles))
+
+
+def _forwarded(key: int, roles: Roles) -> _Route:
+    served = HANDLERS[key]
+    if key == _INCREMENTAL_ALTER_CONFIGS:
+        return _route(served._replace(module="alter_loggers"), key, roles)._replace(is_forwarded=True)
+    return _Route(request_class(key), served.min_version, served.max_version, _nothing, is_forwarded=True)
+
+
+def _nothing(request: Any, context: RequestContext) -> Any:
+    raise AssertionError("it is sent on")
 
 
 async def _finish(response: Awaitable[Response | None], correlation_id: int, version: int) -> Parts | None:

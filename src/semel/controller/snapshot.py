@@ -10,6 +10,7 @@ from semel.controller.image import MetadataImage
 from semel.controller.levels import versioned
 from semel.host.api import Disk
 from semel.log.types import Epoch, Offset
+from semel.quorum.snapshot_files import snapshot_ids
 from semel.records.batch import check_crc, whole_batches
 from semel.records.build import build_batch
 from semel.records.errors import RecordError
@@ -17,16 +18,11 @@ from semel.records.read import record_values
 from semel.wire.errors import WireError
 from semel.wire.spec.metadata_records import MetadataRecord, decode_metadata_record, encode_metadata_record
 
-SUFFIX = ".checkpoint"
 _BATCH_RECORDS = 1000
 _CONTROL_KEY = Struct(">hh")
 _HEADER_TYPE, _FOOTER_TYPE = 3, 4
 _HEADER = Struct(">hqB")
 _FOOTER = Struct(">hB")
-
-
-def snapshot_name(end_offset: Offset, epoch: Epoch) -> str:
-    return f"{end_offset:020d}-{epoch:010d}{SUFFIX}"
 
 
 def encode_snapshot(image: MetadataImage, epoch: Epoch, now_ms: int) -> bytes:
@@ -52,17 +48,11 @@ def _control(kind: int, value: bytes, offset: Offset, epoch: Epoch, now_ms: int)
 
 def newest_snapshot(disk: Disk, directory: str) -> tuple[Offset, list[MetadataRecord]] | None:
     """The records of the newest whole snapshot, and the offset at which the log goes on from it."""
-    for name in sorted(snapshot_names(disk, directory), reverse=True):
-        records = decode_snapshot(disk.read_file(f"{directory}/{name}"))
+    for snapshot in reversed(snapshot_ids(disk, directory)):
+        records = decode_snapshot(disk.read_file(f"{directory}/{snapshot.name}"))
         if records is not None:
-            return int(name[:20]), records
+            return snapshot.end_offset, records
     return None
-
-
-def snapshot_names(disk: Disk, directory: str) -> list[str]:
-    if not disk.exists(directory):
-        return []
-    return [name for name in disk.list_dir(directory) if name.endswith(SUFFIX)]
 
 
 def decode_snapshot(data: bytes) -> list[MetadataRecord] | None:

@@ -12,10 +12,10 @@ from semel.controller import defaults
 from semel.controller.brokers import can_take_replicas
 from semel.controller.cluster_rules import ClusterRules
 from semel.controller.image import TOPIC_RESOURCE, MetadataImage, PartitionState, partition_record
-from semel.controller.metadata_log import TOPIC as METADATA_TOPIC
 from semel.controller.placement import Place, place
 from semel.controller.topic_names import wrong_with_name
 from semel.log.errors import Refused
+from semel.quorum.metadata_topic import TOPIC as METADATA_TOPIC
 from semel.wire.errors import ErrorCode
 from semel.wire.schema import NO_UUID
 from semel.wire.spec.metadata_records import ConfigRecord, MetadataRecord, TopicRecord

@@ -6,6 +6,7 @@ node stops.
 """
 
 import asyncio
+import json
 import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
@@ -39,6 +40,7 @@ logger = logging.getLogger("semel.log")
 
 _LOCK = ".lock"
 _CLEAN_STOP = ".kafka_cleanshutdown"
+_NO_EPOCH = -1
 _DELETED_SUFFIX = "-delete"
 _STRAY_SUFFIX = "-stray"
 # Between two attempts to settle a log for which there was no room.
@@ -82,6 +84,10 @@ class LogStore:
         # Directories that were not left cleanly and have not been loaded since: no stop is clean before they were.
         self._unrecovered: set[str] = set()
         self.was_clean = False
+        # What the last clean stop left: the epoch of the registration that it ended. -1: the stop was not clean.
+        self.previous_broker_epoch = _NO_EPOCH
+        # To be left by the next clean stop.
+        self.broker_epoch = _NO_EPOCH
         self._complaints = Complaints(logger)
 
     def open(self) -> None:
@@ -98,6 +104,7 @@ class LogStore:
         # A root without any log is as good as one that was left cleanly.
         self.was_clean = _CLEAN_STOP in names
         if self.was_clean:
+            self.previous_broker_epoch = _epoch_of(disk.read_file(f"{self.root}/{_CLEAN_STOP}"))
             disk.remove(f"{self.root}/{_CLEAN_STOP}")
             disk.sync_dir_now(self.root)
         for name in names:
@@ -492,6 +499,29 @@ class LogStore:
         await self.checkpoint()
         await self.checkpoint_high_watermarks()
         if not self._unrecovered:
-            disk.replace_file_now(f"{self.root}/{_CLEAN_STOP}", b"")
+            mark = json.dumps({"version": 0, "brokerEpoch": self.broker_epoch}, separators=(",", ":"))
+            disk.replace_file_now(f"{self.root}/{_CLEAN_STOP}", mark.encode())
+        self._unlock()
+
+    async def abandon(self) -> None:
+        """The node does not begin: what is open is closed, as at a crash, and others may have the directory."""
+        self._trouble.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for log in self.logs.values():
+            for segment in log.segments:
+                segment.close()
+        self._unlock()
+
+    def _unlock(self) -> None:
         if self._lock is not None:
             self._lock.close()
+
+
+def _epoch_of(mark: bytes) -> int:
+    """The broker epoch in the file of a clean stop; -1 for the empty file that earlier programs leave."""
+    try:
+        return int(json.loads(mark)["brokerEpoch"])
+    except (ValueError, KeyError, TypeError):
+        return _NO_EPOCH

@@ -24,6 +24,7 @@ from semel.rpc.served_kernel import SharedBuffer
 
 logger = logging.getLogger("semel.rpc")
 
+_ALL = ~ListenerKind(0)
 _SHARED_BUFFER_BYTES = 256 << 10
 # While somebody waits for memory.
 _LOOK_S = 1.0
@@ -70,7 +71,9 @@ class Server:
         self._sweep: asyncio.TimerHandle | None = None
         self._look: asyncio.TimerHandle | None = None
         self._accepted = 0
-        self._early: list[tuple[str, Link]] | None = []
+        self._early: list[tuple[str, Link]] = []
+        self._open = ListenerKind(0)
+        self._closed_gates: set[str] = set()  # of listeners by their names
         self._idle = deque[ServedConnection]()  # found by the last search, the one that is to go first at the left
         self._next_search_s = 0.0
         self._complaints = Complaints(logger)
@@ -81,19 +84,23 @@ class Server:
         listening = await self._host.network.listen(listener.host, listener.port, partial(self._accept, name))
         self._listening.append(listening)
         self.listeners[name] = listener.bound_to(listening.port)
+        if not listener.kind & self._open:
+            self._closed_gates.add(name)
         self._protected = _protected(self.listeners.values())
         if self._sweep is None:
             self._schedule_sweep()
 
-    def open_gate(self) -> None:
-        """Begins to serve: until then connections are taken and kept waiting."""
-        early, self._early = self._early or [], None
+    def open_gate(self, kind: ListenerKind = _ALL) -> None:
+        """Begins to serve the listeners of this kind: until then connections are taken and kept waiting."""
+        self._open |= kind
+        self._closed_gates -= {name for name in self._closed_gates if self.listeners[name].kind & kind}
+        early, self._early = self._early, []
         for name, link in early:
             self._accept(name, link)
 
     def _accept(self, name: str, link: Link) -> None:
         most, limits = self._host.network.most_connections, self.limits
-        if self._early is not None:
+        if self._closed_gates and name in self._closed_gates:
             if len(self._early) < most:
                 self._early.append((name, link))
             else:
@@ -208,7 +215,7 @@ class Server:
             self._sweep.cancel()
         if self._look is not None:
             self._look.cancel()
-        for _, link in self._early or ():
+        for _, link in self._early:
             link.close()
         for connection in list(self.connections):
             connection.close()

@@ -30,6 +30,11 @@ from semel.wire.spec.describe_cluster import DescribeClusterRequest
 from semel.wire.spec.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from semel.wire.spec.describe_log_dirs import DescribeLogDirsRequest
 from semel.wire.spec.describe_producers import DescribeProducersRequest, DescribeProducersTopic
+from semel.wire.spec.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumRequestPartition,
+    DescribeQuorumRequestTopic,
+)
 from semel.wire.spec.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsRequestTopic,
@@ -374,6 +379,20 @@ TABLE: dict[str, Row] = {
         [on_topic(Operation.READ)],
         lambda response: response.topics[0].partitions[0].error_code,
         DENIED_TOPIC,
+    ),
+    "DescribeQuorum": Row(
+        DescribeQuorumRequest(
+            topics=[
+                DescribeQuorumRequestTopic(
+                    topic_name="__cluster_metadata", partitions=[DescribeQuorumRequestPartition()]
+                )
+            ]
+        ),
+        2,
+        [on_cluster(Operation.DESCRIBE)],
+        [on_cluster(Operation.DESCRIBE)],
+        lambda response: response.error_code,
+        DENIED_CLUSTER,
     ),
     "DescribeTopicPartitions": Row(
         DescribeTopicPartitionsRequest(topics=[DescribeTopicPartitionsRequestTopic(name="t")]),

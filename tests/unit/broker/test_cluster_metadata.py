@@ -10,9 +10,9 @@ from broker_harness import BROKER, ROOT, Node, RawClient, batch_of, simulated
 
 from semel.broker.authoriser import Operation
 from semel.broker.identity import WrongDirectory
-from semel.controller.metadata_log import TOPIC as METADATA_TOPIC
 from semel.host.api import AlreadyLocked
 from semel.log.errors import CorruptSegment
+from semel.quorum.metadata_topic import TOPIC as METADATA_TOPIC
 from semel.sim.power import PowerLost
 from semel.wire.errors import ErrorCode
 from semel.wire.schema import NO_UUID

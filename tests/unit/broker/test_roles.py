@@ -12,8 +12,8 @@ from broker_harness import Node, simulated
 
 from semel.broker.authoriser import AllowAll
 from semel.broker.context import RequestContext
-from semel.broker.handlers import HANDLERS, heartbeat
-from semel.broker.roles import Roles
+from semel.broker.handlers import CONTROLLER_HANDLERS, FORWARDABLE, HANDLERS, Served, heartbeat
+from semel.broker.roles import ControllerRoles, Roles
 from semel.broker.router import Router
 from semel.config import ListenerKind
 from semel.log.errors import Refused
@@ -26,7 +26,6 @@ from semel.wire.spec.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from semel.wire.spec.heartbeat import HeartbeatRequest
 from semel.wire.spec.metadata import MetadataRequest
 
-API_VERSIONS = 18
 LENGTH_BYTES = 4
 
 
@@ -41,10 +40,15 @@ class Connection:
         self.listener = listener
 
 
-@pytest.mark.parametrize("key", HANDLERS)
-def test_a_handler_names_roles_that_there_are_by_their_types(key: int) -> None:
-    handle = import_module(f"semel.broker.handlers.{HANDLERS[key].module}").handle
-    there, wanted = get_type_hints(Roles), get_type_hints(handle)
+TABLES = [(HANDLERS[key], Roles) for key in HANDLERS if key not in FORWARDABLE] + [
+    (served, ControllerRoles) for served in CONTROLLER_HANDLERS.values()
+]
+
+
+@pytest.mark.parametrize(("served", "roles"), TABLES)
+def test_a_handler_names_roles_that_there_are_by_their_types(served: Served, roles: type[Any]) -> None:
+    handle = import_module(f"semel.broker.handlers.{served.module}").handle
+    there, wanted = get_type_hints(roles), get_type_hints(handle)
     parameters = inspect.signature(handle).parameters
     assert list(parameters)[:2] == ["request", "context"]
     for name in list(parameters)[2:]:
@@ -52,13 +56,15 @@ def test_a_handler_names_roles_that_there_are_by_their_types(key: int) -> None:
         assert wanted[name] == there[name]
 
 
-def test_every_role_is_needed_by_a_handler() -> None:
+@pytest.mark.parametrize("roles", [Roles, ControllerRoles])
+def test_every_role_is_needed_by_a_handler(roles: type[Any]) -> None:
     named = {
         name
-        for served in HANDLERS.values()
+        for served, of in TABLES
         for name in inspect.signature(import_module(f"semel.broker.handlers.{served.module}").handle).parameters
+        if of is roles
     }
-    assert {field.name for field in dataclasses.fields(Roles)} <= named
+    assert {field.name for field in dataclasses.fields(roles)} <= named
 
 
 async def test_a_handler_is_tested_without_a_broker() -> None:
@@ -74,6 +80,14 @@ async def test_a_handler_is_tested_without_a_broker() -> None:
 # -- listeners
 
 
+def router_of(node: Node) -> Router:
+    part = node.broker.controller_part
+    assert part is not None
+    roles = dataclasses.replace(node.broker.roles, listeners={"BOTH": ListenerKind.CLIENTS})
+    controller = dataclasses.replace(part.roles, listeners={"INSIDE": ListenerKind.CONTROLLERS})
+    return Router(AllowAll(), roles, node.broker.generation, controller=controller)
+
+
 def asked(router: Router, request: Request, version: int, listener: str) -> Any:
     frame = request_bytes(request, version, 1, "raw")
     return router.dispatch(cast(Any, Connection(listener)), memoryview(frame)[LENGTH_BYTES:])
@@ -81,10 +95,7 @@ def asked(router: Router, request: Request, version: int, listener: str) -> Any:
 
 @simulated()
 async def test_an_api_is_served_on_its_kinds_of_listener_only(node: Node) -> None:
-    roles = dataclasses.replace(
-        node.broker.roles, listeners={"BOTH": ListenerKind.CLIENTS, "INSIDE": ListenerKind.CONTROLLERS}
-    )
-    router = Router(AllowAll(), roles, node.broker.generation)
+    router = router_of(node)
     assert asked(router, MetadataRequest(topics=[]), 12, "BOTH")
     with pytest.raises(CloseConnection, match="Metadata is not served here"):
         asked(router, MetadataRequest(topics=[]), 12, "INSIDE")
@@ -92,14 +103,11 @@ async def test_an_api_is_served_on_its_kinds_of_listener_only(node: Node) -> Non
 
 @simulated()
 async def test_versions_are_told_of_what_is_served_on_the_listener(node: Node) -> None:
-    roles = dataclasses.replace(
-        node.broker.roles, listeners={"BOTH": ListenerKind.CLIENTS, "INSIDE": ListenerKind.CONTROLLERS}
-    )
-    router = Router(AllowAll(), roles, node.broker.generation)
+    router = router_of(node)
     request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
     told = {}
-    for listener in roles.listeners:
+    for listener in ("BOTH", "INSIDE"):
         body = b"".join(asked(router, request, 3, listener))
         response, _ = decoder(ApiVersionsResponse, 3)(memoryview(body), 8)
         told[listener] = {one.api_key for one in response.api_keys}
-    assert told == {"BOTH": set(HANDLERS), "INSIDE": {API_VERSIONS}}
+    assert told == {"BOTH": set(HANDLERS), "INSIDE": set(CONTROLLER_HANDLERS)}

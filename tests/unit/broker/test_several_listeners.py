@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from broker_harness import ROOT, Node, RawClient, simulated
 
-from semel.broker.identity import Identity, write_identity
+from semel.broker.identity import Identity, new_id, write_identity
 from semel.wire.spec.api_versions import ApiVersionsRequest
 from semel.wire.spec.metadata import MetadataRequest
 
-METADATA = 3
+METADATA, ENVELOPE, FETCH_SNAPSHOT = 3, 58, 59
 
 SETTINGS = {
     "listeners": "OUTSIDE://:9092,INSIDE://:9094,CONTROLLER://:9093",
@@ -24,7 +26,7 @@ SETTINGS = {
 async def formatted(node: Node) -> None:
     """One of several does not format its directory by itself."""
     node.disk.make_dirs(ROOT)
-    write_identity(node.disk, ROOT, Identity("cluster", 1, "directory"))
+    write_identity(node.disk, ROOT, Identity("cluster", 1, new_id(Random(1))))
     await node.start()
 
 
@@ -47,8 +49,9 @@ async def test_what_is_served_depends_on_the_listener(node: Node) -> None:
         answer = await client.ask(ApiVersionsRequest(client_software_name="t", client_software_version="1"))
         served[port] = {one.api_key for one in answer.api_keys}
         client.link.close()
-    assert served[9092] == served[9094] > served[9093]
-    assert METADATA not in served[9093]
+    assert served[9092] == served[9094]
+    assert METADATA in served[9092] - served[9093]
+    assert {ENVELOPE, FETCH_SNAPSHOT} <= served[9093] - served[9092]
     client = RawClient(await node.world.host("client").network.connect("broker", 9093))
     with pytest.raises(ConnectionError):
         await client.ask(MetadataRequest())

@@ -17,7 +17,7 @@ def test_a_full_disk_is_told_with_what_to_do(when, number, tmp_path, monkeypatch
         raise OSError(number, os.strerror(number))
 
     async def started(self):
-        self.listeners = [listener.bound_to(1) for listener in self.config.layout.listeners]
+        self.bound = {one.name: one.bound_to(1) for one in self.config.layout.listeners}
         os.kill(os.getpid(), signal.SIGTERM)
 
     monkeypatch.setattr(Broker, "start", started)

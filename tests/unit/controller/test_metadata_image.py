@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from semel.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from semel.controller.levels import versioned
-from semel.controller.snapshot import encode_snapshot, newest_snapshot, snapshot_name
+from semel.controller.snapshot import encode_snapshot, newest_snapshot
+from semel.quorum.snapshot_files import SnapshotId
 from semel.sim.disk import SimDisk
 from semel.wire.spec.metadata_records import (
     NO_LEADER_CHANGE,
@@ -184,7 +185,7 @@ def test_a_snapshot_makes_an_equal_image(records: list[MetadataRecord]) -> None:
     image = image_of(records)
     disk = SimDisk()
     disk.make_dirs(DIRECTORY)
-    disk.replace_file_now(f"{DIRECTORY}/{snapshot_name(17, 3)}", encode_snapshot(image, 3, 1_700_000_000_000))
+    disk.replace_file_now(f"{DIRECTORY}/{SnapshotId(17, 3).name}", encode_snapshot(image, 3, 1_700_000_000_000))
     found = newest_snapshot(disk, DIRECTORY)
     assert found is not None
     end_offset, loaded = found
@@ -239,7 +240,7 @@ def test_an_image_refuses_a_record_that_it_does_not_know() -> None:
 
 
 def written(disk: SimDisk, end_offset: int, data: bytes) -> str:
-    path = f"{DIRECTORY}/{snapshot_name(end_offset, 1)}"
+    path = f"{DIRECTORY}/{SnapshotId(end_offset, 1).name}"
     disk.make_dirs(DIRECTORY)
     disk.replace_file_now(path, data)
     return path

@@ -74,7 +74,7 @@ def test_thousands_that_come_are_told_in_a_few_lines(caplog: pytest.LogCaptureFi
 
 async def test_connections_that_wait_at_the_gate_have_a_limit_too() -> None:
     bench = bench_of(2)
-    bench.server._early = []
+    bench.server._closed_gates |= set(bench.server.listeners)
     links = [FakeLink() for _ in range(3)]
     for link in links:
         bench.server._accept(CLIENTS.name, link)

@@ -98,7 +98,7 @@ def test_idle_connections_stay_when_there_is_no_limit() -> None:
 
 async def test_connections_before_the_gate_opens_wait_and_are_served_then() -> None:
     bench = Bench()
-    bench.server._early = []
+    bench.server._closed_gates |= set(bench.server.listeners)
     link = FakeLink()
     bench.server._accept(CLIENTS.name, link)
     assert not bench.server.connections
@@ -109,7 +109,7 @@ async def test_connections_before_the_gate_opens_wait_and_are_served_then() -> N
 
 async def test_a_server_that_closes_ends_connections_that_still_wait_at_the_gate() -> None:
     bench = Bench()
-    bench.server._early = []
+    bench.server._closed_gates |= set(bench.server.listeners)
     link = FakeLink()
     bench.server._accept(CLIENTS.name, link)
     bench.server.close()

@@ -63,7 +63,7 @@ async def test_a_share_of_the_descriptors_is_kept_for_nodes() -> None:
 
 async def test_what_comes_before_the_gate_is_open_is_told_apart() -> None:
     bench = await bench_of(OUTSIDE, CONTROLLER)
-    bench.server._early = []
+    bench.server._closed_gates |= set(bench.server.listeners)
     early = bench.connect("10.0.0.1:1", CONTROLLER)
     assert not bench.server.connections
     bench.server.open_gate()

@@ -1,5 +1,9 @@
-"""One file per API. This table says which are served, in which versions, on which kinds of listener, and what
-ApiVersions advertises."""
+"""One file per API. These tables say which are served, in which versions, on which kinds of listener, and what
+ApiVersions advertises.
+
+`HANDLERS` is for the listeners of clients and brokers, `CONTROLLER_HANDLERS` for those of controllers, where some keys
+mean something else. What only the active controller can do is in both (`FORWARDABLE`): brokers send it on, as it came.
+"""
 
 from typing import NamedTuple
 
@@ -30,6 +34,8 @@ def _served(
     return Served(module, min_version, max_version, advertised, listeners)
 
 
+FORWARDABLE = frozenset((19, 20, 30, 31, 33, 37, 43, 44, 45, 46, 49, 51, 55, 57, 64))
+
 HANDLERS: dict[int, Served] = {
     0: _served("produce", 3, 13, advertised_min=0),
     1: _served("fetch", 4, 18),
@@ -44,7 +50,7 @@ HANDLERS: dict[int, Served] = {
     14: _served("sync_group", 0, 5),
     15: _served("describe_groups", 0, 6),
     16: _served("list_groups", 0, 5),
-    18: _served("api_versions", 0, 5, listeners=~ListenerKind(0)),
+    18: _served("api_versions", 0, 5),
     19: _served("create_topics", 2, 7),
     20: _served("delete_topics", 1, 6),
     21: _served("delete_records", 0, 2),
@@ -68,6 +74,7 @@ HANDLERS: dict[int, Served] = {
     45: _served("alter_partition_reassignments", 0, 1),
     46: _served("list_partition_reassignments", 0, 0),
     47: _served("offset_delete", 0, 0),
+    55: _served("describe_quorum", 0, 2),
     57: _served("update_features", 0, 2),
     60: _served("describe_cluster", 0, 2),
     61: _served("describe_producers", 0, 0),
@@ -82,15 +89,15 @@ HANDLERS: dict[int, Served] = {
 
 # On listeners of controllers, in the process of the active one. What administrators ask for may come there directly.
 CONTROLLER_HANDLERS: dict[int, Served] = {
-    43: _served("elect_leaders", 0, 2, listeners=ListenerKind.CONTROLLERS),
-    45: _served("alter_partition_reassignments", 0, 1, listeners=ListenerKind.CONTROLLERS),
-    46: _served("list_partition_reassignments", 0, 0, listeners=ListenerKind.CONTROLLERS),
+    1: _served("metadata_fetch", 4, 18, listeners=ListenerKind.CONTROLLERS),
+    18: _served("api_versions", 0, 5, listeners=ListenerKind.CONTROLLERS),
     56: _served("alter_partition", 2, 3, listeners=ListenerKind.CONTROLLERS),
-    57: _served("update_features", 0, 2, listeners=ListenerKind.CONTROLLERS),
+    58: _served("envelope", 0, 0, listeners=ListenerKind.CONTROLLERS),
+    59: _served("fetch_snapshot", 0, 1, listeners=ListenerKind.CONTROLLERS),
+    60: _served("describe_controllers", 1, 2, listeners=ListenerKind.CONTROLLERS),
     62: _served("broker_registration", 0, 4, listeners=ListenerKind.CONTROLLERS),
     63: _served("broker_heartbeat", 0, 2, listeners=ListenerKind.CONTROLLERS),
-    64: _served("unregister_broker", 0, 0, listeners=ListenerKind.CONTROLLERS),
     67: _served("allocate_producer_ids", 0, 0, listeners=ListenerKind.CONTROLLERS),
     70: _served("controller_registration", 0, 0, listeners=ListenerKind.CONTROLLERS),
     73: _served("assign_replicas_to_dirs", 0, 0, listeners=ListenerKind.CONTROLLERS),
-}
+} | {key: served._replace(listeners=ListenerKind.CONTROLLERS) for key, served in HANDLERS.items() if key in FORWARDABLE}

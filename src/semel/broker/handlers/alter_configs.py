@@ -7,7 +7,7 @@ Left out: client metrics, and the loggers of a node: they are refused.
 from __future__ import annotations
 
 from semel.broker.context import RequestContext
-from semel.broker.controller_channel import ControllerChannel
+from semel.broker.controller_channel import AdminChannel
 from semel.broker.handlers.config_resources import Alteration, alter
 from semel.broker.node_info import NodeInfo
 from semel.config import Operation
@@ -15,7 +15,7 @@ from semel.wire.spec.alter_configs import AlterConfigsRequest, AlterConfigsRespo
 
 
 async def handle(
-    request: AlterConfigsRequest, context: RequestContext, *, controller: ControllerChannel, node: NodeInfo
+    request: AlterConfigsRequest, context: RequestContext, *, controller: AdminChannel, node: NodeInfo
 ) -> AlterConfigsResponse:
     alterations = [
         Alteration(resource, [(int(Operation.SET), config.name, config.value) for config in resource.configs])

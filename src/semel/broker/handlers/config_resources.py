@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 from semel.broker import loggers
 from semel.broker.authoriser import Operation, ResourceType
 from semel.broker.context import RequestContext
-from semel.broker.controller_channel import ConfigChange, ControllerChannel
+from semel.broker.controller_channel import AdminChannel, ConfigChange
 from semel.broker.node_info import NodeInfo
 from semel.controller.image import BROKER_RESOURCE, GROUP_RESOURCE, LOGGER_RESOURCE, METRICS_RESOURCE, TOPIC_RESOURCE
 from semel.log.errors import Refused
@@ -63,7 +63,7 @@ class Alteration(NamedTuple):
 
 async def alter(
     alterations: Sequence[Alteration],
-    controller: ControllerChannel,
+    controller: AdminChannel,
     node: NodeInfo,
     context: RequestContext,
     *,
@@ -81,7 +81,7 @@ async def alter(
                 raise Refused(ErrorCode.INVALID_REQUEST, "a resource may be named once in a request")
             authorise_resource(context, Operation.ALTER_CONFIGS, resource)
             if kind == LOGGER_RESOURCE:
-                _alter_loggers(node, name, operations, replaces=replaces, validate_only=validate_only)
+                alter_loggers(node, name, operations, replaces=replaces, validate_only=validate_only)
             else:
                 changes[place] = ConfigChange(kind, name, operations, replaces)
         except Refused as refusal:
@@ -92,7 +92,7 @@ async def alter(
     return [(ErrorCode.NONE, None) if result is None else (result.code, result.text) for result in results]
 
 
-def _alter_loggers(
+def alter_loggers(
     node: NodeInfo,
     name: str,
     operations: Sequence[tuple[int, str, str | None]],

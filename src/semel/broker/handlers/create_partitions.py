@@ -9,7 +9,7 @@ from collections import Counter
 
 from semel.broker.authoriser import Operation
 from semel.broker.context import RequestContext
-from semel.broker.controller_channel import ControllerChannel, NewPartitions
+from semel.broker.controller_channel import AdminChannel, NewPartitions
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.create_partitions import (
@@ -20,7 +20,7 @@ from semel.wire.spec.create_partitions import (
 
 
 async def handle(
-    request: CreatePartitionsRequest, context: RequestContext, *, controller: ControllerChannel
+    request: CreatePartitionsRequest, context: RequestContext, *, controller: AdminChannel
 ) -> CreatePartitionsResponse:
     named = Counter(topic.name for topic in request.topics)
     results = {name: CreatePartitionsTopicResult(name=name) for name in named}

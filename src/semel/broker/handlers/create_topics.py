@@ -9,7 +9,7 @@ from collections import Counter
 
 from semel.broker.authoriser import CLUSTER_NAME, Operation, ResourceType
 from semel.broker.context import RequestContext
-from semel.broker.controller_channel import ControllerChannel
+from semel.broker.controller_channel import AdminChannel
 from semel.broker.node_info import NodeInfo
 from semel.config import describe_topic
 from semel.controller.controller import CreatedTopic, NewTopic
@@ -25,7 +25,7 @@ from semel.wire.spec.create_topics import (
 
 
 async def handle(
-    request: CreateTopicsRequest, context: RequestContext, *, controller: ControllerChannel, node: NodeInfo
+    request: CreateTopicsRequest, context: RequestContext, *, controller: AdminChannel, node: NodeInfo
 ) -> CreateTopicsResponse:
     named = Counter(topic.name for topic in request.topics)
     results = {name: CreatableTopicResult(name=name) for name in named}

@@ -10,7 +10,7 @@ from collections import Counter
 from semel.broker.authoriser import Operation
 from semel.broker.cluster_view import ClusterView
 from semel.broker.context import RequestContext
-from semel.broker.controller_channel import ControllerChannel
+from semel.broker.controller_channel import AdminChannel
 from semel.controller.image import TopicState
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
@@ -27,7 +27,7 @@ _DELETION_DISABLED_SINCE = 3
 
 
 async def handle(
-    request: DeleteTopicsRequest, context: RequestContext, *, controller: ControllerChannel, cluster: ClusterView
+    request: DeleteTopicsRequest, context: RequestContext, *, controller: AdminChannel, cluster: ClusterView
 ) -> DeleteTopicsResponse:
     wanted = list(request.topics)
     if context.version < _STATES_SINCE:

@@ -7,7 +7,7 @@ Left out: client metrics, which are refused. To delete a setting that nobody kno
 from __future__ import annotations
 
 from semel.broker.context import RequestContext
-from semel.broker.controller_channel import ControllerChannel
+from semel.broker.controller_channel import AdminChannel
 from semel.broker.handlers.config_resources import Alteration, alter
 from semel.broker.node_info import NodeInfo
 from semel.wire.spec.incremental_alter_configs import (
@@ -18,7 +18,7 @@ from semel.wire.spec.incremental_alter_configs import (
 
 
 async def handle(
-    request: IncrementalAlterConfigsRequest, context: RequestContext, *, controller: ControllerChannel, node: NodeInfo
+    request: IncrementalAlterConfigsRequest, context: RequestContext, *, controller: AdminChannel, node: NodeInfo
 ) -> IncrementalAlterConfigsResponse:
     alterations = [
         Alteration(resource, [(config.config_operation, config.name, config.value) for config in resource.configs])

@@ -16,9 +16,9 @@ from semel.broker.node_info import NodeInfo
 from semel.broker.topics import Topics
 from semel.controller.controller import NewTopic
 from semel.controller.image import TopicState
-from semel.controller.metadata_log import TOPIC as METADATA_TOPIC
 from semel.coordinator.topic_names import INTERNAL_TOPICS
 from semel.log.errors import Refused
+from semel.quorum.metadata_topic import TOPIC as METADATA_TOPIC
 from semel.wire.errors import ErrorCode
 from semel.wire.schema import NO_UUID
 from semel.wire.spec.metadata import (

@@ -29,10 +29,7 @@ def name_of(number: int) -> str:
 
 
 def settings_of(number: int, count: int) -> dict[str, str]:
-    """What tells a node of the others: the first is the controller, and all of them are brokers.
-
-    A broker does not look for the controller yet, so each is a cluster of its own whatever its settings say.
-    """
+    """What tells a node of the others: the first is the controller, and all of them are brokers."""
     if count == 1:
         return {}
     ports = {"PLAINTEXT": PORT} | ({"CONTROLLER": CONTROLLER_PORT} if number == 1 else {})
@@ -46,6 +43,17 @@ def settings_of(number: int, count: int) -> dict[str, str]:
     }
 
 
+def apart(number: int, count: int) -> dict[str, str]:
+    """As long as what happens to a cluster is not judged here, each node is a cluster of its own."""
+    if count == 1:
+        return {}
+    return {
+        "node.id": str(number),
+        "listeners": f"PLAINTEXT://:{PORT}",
+        "advertised.listeners": f"PLAINTEXT://{name_of(number)}:{PORT}",
+    }
+
+
 class Nodes:
     """`first` is the one that clients speak to."""
 
@@ -55,9 +63,7 @@ class Nodes:
         self._watches: dict[str, Watch] = {}
         self._looking: list[asyncio.Task[None]] = []
         self._clones: list[SimulatedNode] = []
-        self.all = [
-            self._node(name_of(number), {**settings_of(number, count), **settings}) for number in range(1, count + 1)
-        ]
+        self.all = [self._node(name_of(number), {**apart(number, count), **settings}) for number in range(1, count + 1)]
         self.first = self.all[0]
         if count > 1:
             self._prepare()

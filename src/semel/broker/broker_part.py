@@ -1,0 +1,145 @@
+"""What a node with the role of a broker has: topics, coordinators, and the view of the cluster that they go by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from semel.broker.cluster_view import ClusterView
+from semel.broker.controller_channel import ControllerChannel
+from semel.broker.fetch_sessions import FetchSessions
+from semel.broker.internal_topics import InternalTopics
+from semel.broker.leading import Leading
+from semel.broker.markers import LocalMarkers
+from semel.broker.metadata_source import MetadataSource
+from semel.broker.node_info import NodeInfo
+from semel.broker.producer_ids import ProducerIds
+from semel.broker.read_failures import ReadFailures
+from semel.broker.replica_sessions import ReplicaSession
+from semel.broker.roles import Roles
+from semel.broker.topics import Topics
+from semel.broker.transactional_produce import TransactionVerifier
+from semel.config import ListenerKind
+from semel.coordinator.group.coordinator import GroupCoordinator
+from semel.coordinator.txn.coordinator import TransactionCoordinator
+from semel.host.api import Host
+from semel.log.store import LogStore
+from semel.replication.term_kernel import Generation
+from semel.wire.spec.metadata_records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+
+# More than any cluster has followers: one session for each of their fetchers.
+_REPLICA_SESSIONS = 1000
+
+
+class BrokerPart:
+    """`apply_image` comes first, then whatever records were committed since."""
+
+    def __init__(
+        self,
+        host: Host,
+        node: NodeInfo,
+        store: LogStore,
+        source: MetadataSource,
+        channel: ControllerChannel,
+        on_broken: Callable[[BaseException], None],
+        generation: Generation,
+        fetch_sessions: FetchSessions,
+    ) -> None:
+        self._node = node
+        self._has_image = False
+        self.cluster = cluster = ClusterView(lambda: source.committed, lambda: source.next_offset)
+        self.leading: Leading | None = None
+        if not node.config.layout.is_alone:
+            self.leading = Leading(node, cluster, host.clock, channel.alter_partition, on_broken)
+        self.topics = topics = Topics(
+            node,
+            cluster,
+            store,
+            host.clock,
+            on_broken,
+            generation,
+            leading=self.leading,
+        )
+        self.producer_ids = ProducerIds(channel.allocate_producer_ids)
+        self.groups = GroupCoordinator(
+            topics.partition,
+            cluster.partition_count,
+            lambda: cluster.image,
+            lambda: node.config,
+            host.clock,
+            host.random,
+        )
+        self.markers = LocalMarkers(cluster, topics, self.groups)
+        self.transactions = TransactionCoordinator(
+            topics.partition,
+            cluster.partition_count,
+            self.markers,
+            self.producer_ids.next,
+            host.clock,
+            lambda: node.config,
+        )
+        self.roles = Roles(
+            node=node,
+            listeners={
+                listener.name: listener.kind
+                for listener in node.config.layout.listeners
+                if ListenerKind.CONTROLLERS not in listener.kind
+            },
+            cluster=cluster,
+            topics=topics,
+            controller=channel,
+            internal_topics=InternalTopics(cluster, channel),
+            groups=self.groups,
+            transactions=self.transactions,
+            verifier=TransactionVerifier(self.transactions, node),
+            markers=self.markers,
+            producer_ids=self.producer_ids,
+            fetch_sessions=fetch_sessions,
+            replica_sessions=FetchSessions(host.random, _REPLICA_SESSIONS, ReplicaSession),
+            store=store,
+            read_failures=ReadFailures(),
+            clock=host.clock,
+            disk=host.disk,
+            jobs=host.jobs,
+            on_broken=on_broken,
+        )
+
+    async def apply_image(self) -> None:
+        """Follows the whole image for the first time. Returns when all that is served here is open."""
+        self._has_image = True
+        self.topics.follow_image()
+        await self.topics.when_open()
+
+    def reloaded(self) -> None:
+        """Another image took the place of the one before."""
+        if self._has_image:
+            image = self.cluster.image
+            gone = [name for name, topic in self.topics.by_name.items() if image.topic_by_id(topic.topic_id) is None]
+            self.topics.follow_image()
+            self.groups.topics_changed(gone)
+
+    def committed(self, records: Sequence[MetadataRecord]) -> None:
+        """Records of the metadata log count from now on: the image has them."""
+        if not self._has_image:
+            return
+        removed = [record.topic_id for record in records if isinstance(record, RemoveTopicRecord)]
+        deleted = [self.topics.by_id[topic_id].name for topic_id in removed if topic_id in self.topics.by_id]
+        self.topics.apply(records)
+        if any(isinstance(record, TopicRecord | PartitionRecord | RemoveTopicRecord) for record in records):
+            self.groups.topics_changed(deleted)
+
+    def start(self) -> None:
+        """Coordinators begin their work."""
+        if self.leading is not None:
+            self.leading.start(self.topics.online)
+        self.groups.start()
+        self.transactions.shards.load_all()
+        self.transactions.start_upkeep()
+
+    async def close(self) -> None:
+        if self.leading is not None:
+            await self.leading.close()
+        self.topics.stop_opening()
+        self.producer_ids.close()
+        await self.groups.close()
+        await self.transactions.close()
+        await self.topics.close()

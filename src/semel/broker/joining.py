@@ -1,0 +1,76 @@
+"""How a broker comes into its cluster, and leaves it: registration, first image, coordinators, service, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from semel.broker.broker_part import BrokerPart
+from semel.broker.lifecycle import BrokerLifecycle, RegistrationChannel
+from semel.broker.node_info import NodeInfo
+from semel.config import ListenerKind, NodeListener
+from semel.config.listeners import PROTOCOLS
+from semel.controller.levels import SUPPORTED_FEATURES
+from semel.host.api import Host
+from semel.log.store import LogStore
+from semel.wire.spec.broker_registration import BrokerFeature, BrokerListener
+
+
+class Joining:
+    """`current_offset` is the offset of the last record that this node's image has."""
+
+    def __init__(
+        self,
+        host: Host,
+        node: NodeInfo,
+        store: LogStore,
+        bound: Mapping[str, NodeListener],
+        channel: RegistrationChannel,
+        current_offset: Callable[[], int],
+        on_broken: Callable[[BaseException], None],
+    ) -> None:
+        self._store = store
+        self._node = node
+        self.lifecycle = BrokerLifecycle(
+            node,
+            channel,
+            current_offset,
+            incarnation_id=host.random.randbytes(16),
+            listeners=[
+                BrokerListener(
+                    name=one.name,
+                    host=one.advertised_host,
+                    port=one.advertised_port,
+                    security_protocol=PROTOCOLS[one.protocol],
+                )
+                for one in bound.values()
+                if one.advertised_host is not None and ListenerKind.CONTROLLERS not in one.kind
+            ],
+            features=[
+                BrokerFeature(name=name, min_supported_version=least, max_supported_version=most)
+                for name, (least, most) in SUPPORTED_FEATURES.items()
+            ],
+            log_dirs=node.directories,
+            previous_epoch=store.previous_broker_epoch,
+            on_broken=on_broken,
+        )
+
+    async def join(self, broker: BrokerPart) -> None:
+        """Returns when the controller has unfenced this broker. Raises CannotJoin.
+
+        The first image that is applied has this start's own registration in it: nothing in there makes this broker the
+        leader of what it led before. Its coordinators are loaded before anyone is told of it.
+        """
+        lifecycle = self.lifecycle
+        await lifecycle.register()
+        lifecycle.start_heartbeats()
+        await lifecycle.until_caught_up()
+        await broker.apply_image()
+        broker.start()
+        await lifecycle.until_unfenced()
+
+    async def leave(self) -> None:
+        """Before a clean stop: others lead what this broker led."""
+        if self._node.config.bool("controlled.shutdown.enable"):
+            await self.lifecycle.until_let_go()
+        await self.lifecycle.close()
+        self._store.broker_epoch = self._node.broker_epoch

@@ -1,0 +1,227 @@
+"""Follows the metadata log of the cluster: finds its leader, fetches, cuts what differs, appends, loads snapshots.
+
+One request is under way at a time. After each answer the owner is told how far the log is committed, and its turn comes
+before the next request: so it is never more than one answer behind. A leader that does not answer is asked in turn with
+the other controllers, one of which may know of a new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol, cast
+
+from semel.host.api import Disk
+from semel.host.complaints import Complaints
+from semel.log.errors import BrokenLog
+from semel.log.types import Epoch
+from semel.peer.backoff import Backoff
+from semel.peer.caller import PeerCaller
+from semel.peer.calls import HostPort
+from semel.peer.errors import PeerError
+from semel.quorum.leadership import Leadership
+from semel.quorum.raft_messages import (
+    FETCH_WAIT_MS,
+    fetch_request,
+    fetched_partition,
+    snapshot_piece,
+    snapshot_request,
+    told_leader,
+)
+from semel.quorum.replicated_log import ForeignBatches, ReplicatedLog
+from semel.quorum.snapshot_download import SnapshotDownload
+from semel.quorum.snapshot_files import SnapshotId
+from semel.quorum.state_file import QuorumState, write_state_now
+from semel.wire.errors import ErrorCode
+from semel.wire.spec.fetch import FetchResponse, FetchResponsePartition
+from semel.wire.spec.fetch_snapshot import FetchSnapshotResponse, FetchSnapshotResponsePartition
+
+logger = logging.getLogger("semel.quorum")
+
+REQUEST_TIMEOUT_S = 2.0
+_FETCH_VERSIONS = (13, 18)
+_TEXT = "cannot follow the metadata log: %s"
+
+
+class WrongCluster(Exception):
+    """The controllers belong to another cluster than this node."""
+
+
+class Replica(NamedTuple):
+    """Who follows."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: bytes
+
+
+class Owner(Protocol):
+    """What the log is followed for."""
+
+    async def committed_further(self) -> None:
+        """The log is committed further than before, or again after a snapshot was loaded: see its high watermark."""
+
+    async def loaded(self, snapshot: SnapshotId) -> None:
+        """The log goes on from a snapshot that the leader has sent: what was read of it before is to be forgotten."""
+
+
+class Observer:
+    """`run` until it is cancelled. It ends by itself with WrongCluster, or with what makes the node's log unusable."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        log: ReplicatedLog,
+        leadership: Leadership,
+        calls: PeerCaller,
+        replica: Replica,
+        owner: Owner,
+        backoff: Backoff,
+    ) -> None:
+        self.log = log
+        self._disk = disk
+        self._leadership = leadership
+        self._calls = calls
+        self._replica = replica
+        self._owner = owner
+        self._backoff = backoff
+        self._failures = 0
+        self._written: tuple[Epoch, int] | None = None
+        self._complaints = Complaints(logger)
+
+    async def run(self) -> None:
+        while True:
+            asked = self._leadership.to_ask()
+            try:
+                is_of_use = await self._fetch(asked)
+            except PeerError as error:
+                self._complaints.say("unreachable", logging.WARNING, _TEXT, error)
+                self._leadership.did_not_answer(asked)
+                is_of_use = False
+            except ForeignBatches as error:
+                self._complaints.say("foreign", logging.ERROR, _TEXT, error)
+                is_of_use = False
+            if is_of_use:
+                self._failures = 0
+            else:
+                self._failures += 1
+                await asyncio.sleep(self._backoff.delay_s(self._failures))
+
+    async def _fetch(self, asked: int) -> bool:
+        """Whether it was answered in a way that the next one need not wait for."""
+        log, replica = self.log, self._replica
+        offset, last_epoch, epoch = log.end_offset, log.end_epoch, max(self._leadership.epoch, log.end_epoch)
+        request = fetch_request(
+            cluster_id=replica.cluster_id,
+            replica_id=replica.node_id,
+            directory_id=replica.directory_id,
+            epoch=epoch,
+            offset=offset,
+            last_epoch=last_epoch,
+            high_watermark=log.committed_end,
+        )
+        timeout_s = FETCH_WAIT_MS / 1000 + REQUEST_TIMEOUT_S
+        least, most = _FETCH_VERSIONS
+        answer = await self._calls.call(
+            asked, request, FetchResponse, timeout_s=timeout_s, at_least=least, at_most=most
+        )
+        self._check_cluster(answer.error_code)
+        partition = fetched_partition(answer)
+        if answer.error_code or partition is None:
+            self._complaints.say("answer", logging.WARNING, _TEXT, f"node {asked} answers {answer.error_code}")
+            return False
+        self._leadership.answered(asked)
+        is_news = self._learn(*told_leader(partition.current_leader, answer.node_endpoints))
+        if partition.error_code:
+            return is_news  # there is another leader, or another epoch: it is asked at once
+        return await self._take(asked, epoch, partition) or is_news
+
+    def _check_cluster(self, code: int) -> None:
+        if code == ErrorCode.INCONSISTENT_CLUSTER_ID:
+            raise WrongCluster(
+                f"the controllers are not of cluster {self._replica.cluster_id}, to which this node belongs"
+            )
+
+    def _learn(self, epoch: Epoch, leader_id: int, endpoints: Mapping[int, HostPort]) -> bool:
+        is_news = self._leadership.learn(epoch, leader_id, endpoints)
+        known = (self._leadership.epoch, self._leadership.leader_id)
+        directory, is_known = self.log.log.directory, self._leadership.leader is not None
+        if is_known and known != self._written and self._disk.exists(directory):
+            write_state_now(self._disk, directory, QuorumState(*known))
+            self._written = known
+        return is_news
+
+    async def _take(self, asked: int, epoch: Epoch, partition: FetchResponsePartition) -> bool:
+        if asked != self._leadership.leader_id or epoch != self._leadership.epoch:
+            # It leads, and we have asked before we knew: what it has said it will say again.
+            return asked == self._leadership.leader_id
+        log = self.log
+        if partition.snapshot_id is not None and partition.snapshot_id.end_offset >= 0:
+            wanted = SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
+            return await self._load(asked, wanted)
+        if partition.diverging_epoch is not None and partition.diverging_epoch.epoch >= 0:
+            await log.truncate(partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset)
+            return True
+        records = partition.records
+        if records:
+            log.append(memoryview(cast(bytes, records)), epoch)
+        if partition.high_watermark >= 0 and log.commit(partition.high_watermark):
+            await self._owner.committed_further()
+        return True
+
+    # -- snapshots
+
+    async def _load(self, asked: int, snapshot: SnapshotId) -> bool:
+        if snapshot.end_offset < max(self.log.snapshot.end_offset, self.log.committed_end):
+            raise BrokenLog(
+                f"{self.log.log.directory}: the leader offers the snapshot {snapshot.name}, and more than that was "
+                "committed: it has lost what it had acknowledged"
+            )
+        logger.info("loading the metadata snapshot at offset %d from node %d", snapshot.end_offset, asked)
+        download = SnapshotDownload(self._disk, self.log.log.directory, snapshot)
+        try:
+            if not await self._download(asked, download):
+                return False
+            await download.complete()
+        finally:
+            download.close()
+        old = self.log.snapshot
+        await self.log.restart_at(snapshot)
+        await self._owner.loaded(snapshot)
+        if old.end_offset and old != snapshot and self._disk.exists(path := f"{self.log.log.directory}/{old.name}"):
+            self._disk.remove(path)
+        self.log.commit(snapshot.end_offset)
+        return True
+
+    async def _download(self, asked: int, download: SnapshotDownload) -> bool:
+        epoch = self._leadership.epoch
+        while True:
+            piece = await self._piece(asked, download, epoch)
+            if piece is None or not piece.unaligned_records:
+                return False
+            download.write(cast(memoryview, piece.unaligned_records))
+            if download.position >= piece.size:
+                return True
+
+    async def _piece(
+        self, asked: int, download: SnapshotDownload, epoch: Epoch
+    ) -> FetchSnapshotResponsePartition | None:
+        """The next piece; None when this snapshot is not to be had there any more."""
+        replica = self._replica
+        request = snapshot_request(
+            cluster_id=replica.cluster_id,
+            replica_id=replica.node_id,
+            directory_id=replica.directory_id,
+            epoch=epoch,
+            snapshot=download.snapshot,
+            position=download.position,
+        )
+        answer = await self._calls.call(asked, request, FetchSnapshotResponse, timeout_s=REQUEST_TIMEOUT_S, at_most=1)
+        self._check_cluster(answer.error_code)
+        piece = snapshot_piece(answer)
+        if answer.error_code or piece is None:
+            return None
+        self._learn(*told_leader(piece.current_leader, answer.node_endpoints))
+        is_same = self._leadership.epoch == epoch and piece.position == download.position
+        return piece if is_same and not piece.error_code else None
