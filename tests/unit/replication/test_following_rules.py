@@ -33,6 +33,7 @@ END = 30
         (4, 25, 25),  # the same epoch, which ends sooner there
         (3, 15, 15),
         (3, 40, 20),  # the same epoch, which ends sooner here
+        (2, 5, 10),
         (2, 12, 10),  # one that is not known here: up to where the one before it ended, and then again
         (1, 7, 7),
         (0, 5, 5),  # older than all that is here
