@@ -108,7 +108,11 @@ class FetchLane:
         named: dict[Key, Asked] = {}
         gone: list[Key] = []
         later: dict[Key, None] = {}
-        for key in self.changed:
+        changed = list(self.changed)
+        for number, key in enumerate(changed):
+            if len(named) == self._most_named:
+                later.update(dict.fromkeys(changed[number:]))
+                break
             follower = self.followers.get(key)
             position = None if follower is None or key in self.aside else follower.position
             if follower is None or position is None:
@@ -118,11 +122,7 @@ class FetchLane:
                     later[key] = None
                 continue
             asked = Asked(follower, position)
-            if self._asked.get(key) == asked:
-                continue
-            if len(named) == self._most_named:
-                later[key] = None
-            else:
+            if self._asked.get(key) != asked:
                 named[key] = self._asked[key] = asked
         names_all = all(key in self.aside for key in later)
         self.changed = later

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from log_samples import NOW_MS, batches_from, new_log, read
 
-from semel.host.api import FileRange
 from semel.log.following import append_as_follower
 from semel.log.log import Log
 from semel.log.producers import Batch, Entry
@@ -63,6 +62,3 @@ def assert_finds(log: Log) -> None:
     newest = max((header.max_timestamp for header, _ in batches_from(log, log.start_offset)), default=None)
     found = log.offset_of_max_timestamp()
     assert (None if found is None else found.timestamp_ms) == newest
-
-
-__all__ = ["FileRange", "aborted_of", "assert_alike", "assert_finds", "catch_up", "follower_log", "producers_of"]

@@ -16,7 +16,6 @@ from semel.host.api import FileRange
 from semel.log.errors import Refused
 from semel.log.log import Log
 from semel.log.recovery import load_log
-from semel.peer.errors import Unreachable
 from semel.records.batch import read_header
 from semel.records.build import build_batch
 from semel.records.control import ControlType
@@ -357,6 +356,3 @@ def append_to(
 
 def mark(partition: Partition, kind: ControlType, producer: int) -> None:
     partition.append_marker(kind, producer, 0, 1, bumps_epoch=False)
-
-
-__all__ = ["Unreachable"]

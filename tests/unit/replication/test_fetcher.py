@@ -8,9 +8,7 @@ import random
 import pytest
 from follower_world import (
     BROKER_EPOCH,
-    FakeLeader,
     FollowerWorld,
-    Unreachable,
     append,
     append_to,
     config_of,
@@ -18,10 +16,11 @@ from follower_world import (
     open_log,
     topic_id,
 )
-from leader_world import LEADER, B
+from leader_world import B
 from test_partition_leader import simulated
 
 from semel.log.log import Log
+from semel.peer.errors import Unreachable
 from semel.records.control import ControlType
 from semel.replication.fetcher import fetch_version, list_offsets_version
 from semel.replication.following import Phase
@@ -512,6 +511,3 @@ def test_a_story_of_terms_ends_with_equal_logs(seed: int) -> None:
         await world.close()
 
     work()
-
-
-__all__ = ["LEADER", "FakeLeader"]
