@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from semel.broker.cluster_view import ClusterView
 from semel.broker.controller_channel import ControllerChannel
 from semel.broker.fetch_sessions import FetchSessions
+from semel.broker.following import Following
 from semel.broker.internal_topics import InternalTopics
 from semel.broker.leading import Leading
 from semel.broker.markers import LocalMarkers
@@ -47,9 +48,13 @@ class BrokerPart:
         self._node = node
         self._has_image = False
         self.cluster = cluster = ClusterView(lambda: source.committed, lambda: source.next_offset)
+        # For partitions that have replicas on other nodes, too.
         self.leading: Leading | None = None
-        if not node.config.layout.is_alone:
+        self.following: Following | None = None
+        layout = node.config.layout
+        if not layout.is_alone:
             self.leading = Leading(node, cluster, host.clock, channel.alter_partition, on_broken)
+            self.following = Following(host, node, cluster, layout.inter_broker, on_broken)
         self.topics = topics = Topics(
             node,
             cluster,
@@ -58,6 +63,7 @@ class BrokerPart:
             on_broken,
             generation,
             leading=self.leading,
+            followers=self.following,
         )
         self.producer_ids = ProducerIds(channel.allocate_producer_ids)
         self.groups = GroupCoordinator(
@@ -139,6 +145,8 @@ class BrokerPart:
         if self.leading is not None:
             await self.leading.close()
         self.topics.stop_opening()
+        if self.following is not None:
+            await self.following.close()
         self.producer_ids.close()
         await self.groups.close()
         await self.transactions.close()

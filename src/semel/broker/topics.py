@@ -29,7 +29,7 @@ from semel.host.descriptors import is_short
 from semel.log.errors import BrokenLog, CorruptSegment, Refused
 from semel.log.log import Log
 from semel.log.store import LogStore
-from semel.log.types import Epoch
+from semel.replication.follower import Follower
 from semel.replication.group_commit import GroupCommit
 from semel.replication.partition import Partition
 from semel.replication.term_kernel import Generation
@@ -62,33 +62,14 @@ _OF_BROKERS = (
 )
 
 
-class FollowerTerm(Protocol):
-    """One term of following: of one leader, in one leader epoch."""
-
-    leader_id: int
-    leader_epoch: Epoch
-
-    @property
-    def is_closed(self) -> bool: ...
-
-    def resign(self) -> None:
-        """It follows no longer; what was written is still flushed."""
-
-    def abandon(self) -> None:
-        """Its log goes."""
-
-    async def close(self) -> None:
-        """A clean stop: waits for the flush that is under way."""
-
-
 class Followers(Protocol):
     """Who follows the leaders of partitions, for all of this node."""
 
     def begin(
         self, topic: str, topic_id: bytes, index: int, log: Log, state: PartitionState, group_commit: GroupCommit
-    ) -> FollowerTerm: ...
+    ) -> Follower: ...
 
-    def end(self, term: FollowerTerm) -> None:
+    def end(self, term: Follower) -> None:
         """It is not fetched for any more. Called before it resigns or is abandoned."""
 
 
@@ -108,7 +89,7 @@ class Replica:
     def __init__(self, log: Log, group_commit: GroupCommit) -> None:
         self.log = log
         self.group_commit = group_commit
-        self.term: Partition | FollowerTerm | None = None
+        self.term: Partition | Follower | None = None
 
 
 class LocalLog(NamedTuple):
@@ -263,7 +244,7 @@ class Topics:
         term.resign()
         return state.leader == NO_NODE
 
-    def _end_term(self, term: Partition | FollowerTerm | None) -> None:
+    def _end_term(self, term: Partition | Follower | None) -> None:
         if self._followers is not None and term is not None and not isinstance(term, Partition) and not term.is_closed:
             self._followers.end(term)
 
@@ -364,7 +345,7 @@ class Topics:
             for replica in topic.partitions.values():
                 if not isinstance(replica, Replica):
                     continue
-                if isinstance(replica.term, Partition) and not replica.term.is_closed:
+                if replica.term is not None and not replica.term.is_closed:
                     replica.term.config = config
                 else:
                     replica.log.config = config  # its next term goes by it

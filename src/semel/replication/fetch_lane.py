@@ -86,9 +86,14 @@ class FetchLane:
     @property
     def has_any(self) -> bool:
         """Whether a request would name anything, or the session goes on with something."""
-        if any(key not in self.changed for key in self._asked):
+        if any(key not in self.changed or self._still_asks(key) for key in self._asked):
             return True
         return next(self.newcomers(), None) is not None
+
+    def _still_asks(self, key: Key) -> bool:
+        """Whether one asks again for what it was refused: the session knows of it."""
+        follower, asked = self.followers.get(key), self._asked[key]
+        return follower is asked.follower and key not in self.aside and follower.position == asked.position
 
     def newcomers(self) -> Iterator[tuple[Key, Asked]]:
         """Those that want something which the session does not know."""

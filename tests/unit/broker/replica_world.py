@@ -145,24 +145,34 @@ class FakeController:
 
 
 class ReplicaWorld:
-    def __init__(self, loop: SimLoop, settings: Mapping[str, str]) -> None:
-        self.sim = SimWorld(loop, 1, flush_latency_ms=(1.0, 1.0))
-        self.host = self.sim.host("here")
+    def __init__(
+        self, loop: SimLoop, settings: Mapping[str, str], *, node_id: int = HERE, sim: SimWorld | None = None
+    ) -> None:
+        self.sim = sim or SimWorld(loop, 1, flush_latency_ms=(1.0, 1.0))
+        self.node_id = node_id
+        self.host_name = "here" if node_id == HERE else f"node{node_id}"
+        self.host = self.sim.host(self.host_name)
         self.settings = settings
         self.begin()
 
+    def make_followers(self) -> Any:
+        return FakeFollowers()
+
+    def make_controller(self) -> Any:
+        return FakeController(self)
+
     def begin(self) -> None:
         """A start: what was in memory is gone, the disk stays."""
-        self.host = self.sim.host("here")
-        self.config = BrokerConfig({"log.dir": "/data", "node.id": "1", **self.settings})
-        self.node = NodeInfo(HERE, self.config, broker_epoch=EPOCHS[HERE])
+        self.host = self.sim.host(self.host_name)
+        self.config = BrokerConfig({"log.dir": "/data", "node.id": str(self.node_id), **self.settings})
+        self.node = NodeInfo(self.node_id, self.config, broker_epoch=EPOCHS[self.node_id])
         self.image = MetadataImage()
         self.broken: list[BaseException] = []
         self.cluster = ClusterView(lambda: self.image, lambda: 0)
         self.store = LogStore(self.host, "/data", self.config, self.broken.append)
         self.store.open()
-        self.controller = FakeController(self)
-        self.followers = FakeFollowers()
+        self.controller = self.make_controller()
+        self.followers = self.make_followers()
         self.leading = Leading(
             self.node, self.cluster, self.host.clock, self.controller.alter_partition, self.broken.append
         )
