@@ -82,7 +82,7 @@ class ControllerPart:
                 security_protocol=PROTOCOLS[one.protocol],
             )
             for one in listeners
-            if one.advertised_host is not None and ListenerKind.CLIENTS in one.kind
+            if one.advertised_host is not None and ListenerKind.CONTROLLERS not in one.kind
         ]
         rack = self._node.config.text("broker.rack")
         await self.controller.start_broker(end_points, rack, features_at(LEVEL_OF_A_NODE_ALONE), self._node.directories)

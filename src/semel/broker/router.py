@@ -19,7 +19,7 @@ from semel.broker.authoriser import Authoriser
 from semel.broker.context import RequestContext
 from semel.broker.fetch_lanes import FetchLanes
 from semel.broker.forwarding import Forwarder
-from semel.broker.handlers import CONTROLLER_HANDLERS, FORWARDABLE, HANDLERS, Served
+from semel.broker.handlers import CONTROLLER_HANDLERS, FORWARDABLE, HANDLERS, Served, served_on
 from semel.broker.inner_requests import Sender
 from semel.broker.produce_lanes import ProduceLanes
 from semel.broker.roles import ControllerRoles, Roles, with_roles
@@ -105,7 +105,9 @@ class Router:
             if controller is None:
                 routes |= {key: _forwarded(key, roles) for key in HANDLERS if key in FORWARDABLE}
             for listener, kind in roles.listeners.items():
-                self._routes[listener] = {key: route for key, route in routes.items() if HANDLERS[key].listeners & kind}
+                self._routes[listener] = {
+                    key: routes[key]._replace(max_version=served.max_version) for key, served in served_on(kind).items()
+                }
         if controller is not None:
             routes = {
                 key: _route(served, key, controller)._replace(learns=False)

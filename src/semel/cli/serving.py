@@ -11,9 +11,11 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 
 from semel.broker.broker import Broker
 from semel.broker.identity import WrongDirectory
+from semel.broker.lifecycle import CannotJoin
 from semel.cli.failures import Exit
 from semel.cli.log_lines import log_to_stderr
 from semel.cli.node_options import node_config
@@ -23,6 +25,7 @@ from semel.host.api import AlreadyLocked
 from semel.host.descriptors import raise_limit
 from semel.host.real import real_host
 from semel.log.errors import BrokenLog
+from semel.quorum.observer import WrongCluster
 
 logger = logging.getLogger("semel")
 
@@ -70,13 +73,20 @@ def _flags(options: argparse.Namespace) -> dict[str, str]:
 
 
 def _check_shape(config: BrokerConfig) -> None:
-    """Nodes cannot replicate from each other yet, so each one is a cluster of its own."""
-    if config.layout.roles != set(Role):
-        allowed = "broker,controller: semel does not run a broker without its controller yet, nor the other way round"
-        raise ConfigError("process.roles", config.text("process.roles"), allowed)
-    if any(voter.node_id != config.layout.node_id for voter in config.layout.voters):
-        allowed = "this node alone: semel does not share the work of a controller yet"
-        raise ConfigError("controller.quorum.voters", config.text("controller.quorum.voters"), allowed)
+    """What a node can be among others, before anything is done. Nobody logs in yet, so only the listener that a request
+    came by says whether a broker can have sent it."""
+    layout = config.layout
+    others = [voter for voter in layout.voters if voter.node_id != layout.node_id]
+    if Role.CONTROLLER in layout.roles and (others or len(layout.bootstrap_servers) > 1):
+        name = "controller.quorum.voters" if others else "controller.quorum.bootstrap.servers"
+        raise ConfigError(name, config.text(name), "this node alone: semel does not share the work of a controller yet")
+    is_meant = config.text("inter.broker.listener.name") is not None
+    if not layout.is_alone and layout.shares_with_clients and not is_meant:
+        allowed = (
+            f"a listener that clients do not use, or {layout.inter_broker} itself where everyone who reaches it is "
+            "trusted: nobody logs in, so anyone can pose as a broker there"
+        )
+        raise ConfigError("inter.broker.listener.name", None, allowed)
 
 
 def _stop_at_once(error: BaseException) -> None:
@@ -102,9 +112,12 @@ async def _serve(broker: Broker, *, is_json: bool, stops_at_eof: bool) -> int:
         loop.add_signal_handler(number, stopping.set)
     loop.add_signal_handler(signal.SIGHUP, _reopen_logs)
     try:
-        await broker.start()
-    except (AlreadyLocked, WrongDirectory) as error:
+        if not await _started(broker, stopping):
+            return Exit.OK
+    except (AlreadyLocked, WrongDirectory, WrongCluster) as error:
         return _refuse(str(error))
+    except CannotJoin as error:
+        return _end_with(Exit.FAILED, str(error))
     except OSError as error:
         return _cannot_start(error, broker.store.root)
     except BrokenLog as error:
@@ -126,6 +139,24 @@ async def _serve(broker: Broker, *, is_json: bool, stops_at_eof: bool) -> int:
     return 0
 
 
+async def _started(broker: Broker, stopping: asyncio.Event) -> bool:
+    """False: it was told to stop while it waited for the other nodes of its cluster."""
+    loop = asyncio.get_running_loop()
+    if broker.config.layout.is_alone:
+        await broker.start()
+        return True
+    starting, told = loop.create_task(broker.start()), loop.create_task(stopping.wait())
+    await asyncio.wait([starting, told], return_when=asyncio.FIRST_COMPLETED)
+    told.cancel()
+    if not starting.done():
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+    if starting.cancelled():
+        return False
+    starting.result()
+    return True
+
+
 def _watch_input(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> bool:
     """Stops the node when standard input ends, within seconds: nobody may be left who would kill it. False: it cannot
     be watched."""
@@ -145,7 +176,7 @@ def _watch_input(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> bo
 
 
 def _tell_ready(broker: Broker, data: str, *, is_json: bool) -> None:
-    told = next(one for one in broker.listeners if one.advertised_host and ListenerKind.CLIENTS in one.kind)
+    told = _told_to_others(broker.listeners)
     address, age_ms = spelled(str(told.advertised_host), told.advertised_port), _age_ms()
     listening = [spelled(listener.host or "*", listener.port) for listener in broker.listeners]
     if is_json:
@@ -158,6 +189,12 @@ def _tell_ready(broker: Broker, data: str, *, is_json: bool) -> None:
         names = [listener.name for listener in broker.listeners]
         where = ", listeners " + ", ".join(f"{name}://{place}" for name, place in zip(names, listening, strict=True))
     print(f"semel is ready at {address}, data in {data}, after {age_ms} ms{where}", flush=True)
+
+
+def _told_to_others(listeners: Sequence[NodeListener]) -> NodeListener:
+    """The address that matters: that of clients, or where there are none that of the other nodes."""
+    told = [one for one in listeners if one.advertised_host]
+    return next((one for one in told if ListenerKind.CLIENTS in one.kind), told[0])
 
 
 def _described(listener: NodeListener) -> dict[str, object]:

@@ -39,7 +39,8 @@ class Role(Enum):
 
 
 class ListenerKind(Flag):
-    """Who may come to a listener. Brokers may come to one that clients use, too, if the settings name it for both."""
+    """Who may come to a listener. What only brokers may ask is served on those that are for brokers. These are for
+    clients as well where clients are told of no other."""
 
     CLIENTS = 1
     BROKERS = 2
@@ -72,6 +73,11 @@ class NodeLayout(NamedTuple):
     controller_names: tuple[str, ...]
     voters: tuple[Voter, ...]
     bootstrap_servers: tuple[tuple[str, int], ...]
+
+    @property
+    def shares_with_clients(self) -> bool:
+        """Whether clients use the listener on which brokers reach this node."""
+        return any(ListenerKind.CLIENTS in one.kind and ListenerKind.BROKERS in one.kind for one in self.listeners)
 
     @property
     def is_alone(self) -> bool:
@@ -145,7 +151,8 @@ class _Checks:
             # Controllers are told of each other by this name, whether advertised.listeners has it or not.
             told = told or listener
         elif listener.name == self.inter_broker:
-            kind = ListenerKind.CLIENTS | ListenerKind.BROKERS
+            is_shared = set(self._for_brokers()) <= {self.inter_broker}
+            kind = ListenerKind.CLIENTS | ListenerKind.BROKERS if is_shared else ListenerKind.BROKERS
         else:
             kind = ListenerKind.CLIENTS
         host = None if told is None else told.host or listener.host or _THIS_MACHINE

@@ -52,7 +52,8 @@ NODE = [
             form=NAME_FORM, entries=(1, INT_MAX), kafka_default="none"),
     Setting("inter.broker.listener.name", STRING, None,
             "The listener on which brokers reach each other, PLAINTEXT if not set; all brokers of a cluster use the "
-            "same name.", form=NAME_FORM),
+            "same name, and where clients are told of no other it has to be set, because anyone who reaches it can "
+            "pose as a broker as long as nobody logs in.", form=NAME_FORM),
     Setting("controller.quorum.bootstrap.servers", LIST, (),
             "Addresses of controllers, at least one of which tells a new node who the others are.", form=SERVER_FORM),
     Setting("controller.quorum.voters", LIST, (),

@@ -222,12 +222,8 @@ class Server:
 
 
 def _protected(listeners: Iterable[NodeListener]) -> frozenset[str]:
-    """The names of the listeners that are for nodes: if clients have no other, the one of brokers is for clients."""
-    of_brokers = [listener for listener in listeners if ListenerKind.CLIENTS in listener.kind]
-    names = {listener.name for listener in listeners if ListenerKind.CLIENTS not in listener.kind}
-    if len(of_brokers) > 1:
-        names |= {listener.name for listener in of_brokers if ListenerKind.BROKERS in listener.kind}
-    return frozenset(names)
+    """The names of the listeners that are for nodes alone."""
+    return frozenset(listener.name for listener in listeners if ListenerKind.CLIENTS not in listener.kind)
 
 
 def _place(error: BaseException) -> str:

@@ -83,7 +83,7 @@ async def test_a_handler_is_tested_without_a_broker() -> None:
 def router_of(node: Node) -> Router:
     part = node.broker.controller_part
     assert part is not None
-    roles = dataclasses.replace(node.broker.roles, listeners={"BOTH": ListenerKind.CLIENTS})
+    roles = dataclasses.replace(node.broker.roles, listeners={"BOTH": ListenerKind.CLIENTS | ListenerKind.BROKERS})
     controller = dataclasses.replace(part.roles, listeners={"INSIDE": ListenerKind.CONTROLLERS})
     return Router(AllowAll(), roles, node.broker.generation, controller=controller)
 

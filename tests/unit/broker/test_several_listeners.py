@@ -10,8 +10,10 @@ from broker_harness import ROOT, Node, RawClient, simulated
 from semel.broker.identity import Identity, new_id, write_identity
 from semel.wire.spec.api_versions import ApiVersionsRequest
 from semel.wire.spec.metadata import MetadataRequest
+from semel.wire.spec.write_txn_markers import WriteTxnMarkersRequest
 
 METADATA, ENVELOPE, FETCH_SNAPSHOT = 3, 58, 59
+ADD_PARTITIONS_TO_TXN, WRITE_TXN_MARKERS = 24, 27
 
 SETTINGS = {
     "listeners": "OUTSIDE://:9092,INSIDE://:9094,CONTROLLER://:9093",
@@ -43,18 +45,24 @@ async def test_every_listener_is_served(node: Node) -> None:
 @simulated(settings=SETTINGS, starts=False)
 async def test_what_is_served_depends_on_the_listener(node: Node) -> None:
     await formatted(node)
-    served = {}
+    served: dict[int, set[int]] = {}
+    most: dict[int, int | None] = {}
     for port in (9092, 9094, 9093):
         client = RawClient(await node.world.host("client").network.connect("broker", port))
         answer = await client.ask(ApiVersionsRequest(client_software_name="t", client_software_version="1"))
         served[port] = {one.api_key for one in answer.api_keys}
+        most[port] = next((one.max_version for one in answer.api_keys if one.api_key == ADD_PARTITIONS_TO_TXN), None)
         client.link.close()
-    assert served[9092] == served[9094]
+    assert served[9094] - served[9092] == {WRITE_TXN_MARKERS}
+    assert (most[9092], most[9094]) == (3, 5), "of AddPartitionsToTxn, which clients send up to version 3"
     assert METADATA in served[9092] - served[9093]
     assert {ENVELOPE, FETCH_SNAPSHOT} <= served[9093] - served[9092]
     client = RawClient(await node.world.host("client").network.connect("broker", 9093))
     with pytest.raises(ConnectionError):
         await client.ask(MetadataRequest())
+    client = RawClient(await node.world.host("client").network.connect("broker", 9092))
+    with pytest.raises(ConnectionError):
+        await client.ask(WriteTxnMarkersRequest())
 
 
 @simulated(settings=SETTINGS, starts=False)

@@ -46,7 +46,7 @@ def test_a_node_that_joins_is_a_broker_with_listeners_of_the_same_names() -> Non
     assert layout.node_id == 2
     assert [(one.name, one.host, one.port, one.kind) for one in layout.listeners] == [
         ("PLAINTEXT", "10.0.0.2", 9092, ListenerKind.CLIENTS),
-        ("BROKERS", "10.0.0.2", 9093, ListenerKind.CLIENTS | ListenerKind.BROKERS),
+        ("BROKERS", "10.0.0.2", 9093, ListenerKind.BROKERS),
     ]
     assert [(voter.node_id, voter.host, voter.port) for voter in layout.voters] == [(1, "10.0.0.1", 9094)]
 

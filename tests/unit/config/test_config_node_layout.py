@@ -72,7 +72,7 @@ def test_each_listener_has_a_name_and_a_kind() -> None:
     layout = BrokerConfig(settings).layout
     assert [(one.name, one.kind, one.advertised_host, one.advertised_port) for one in layout.listeners] == [
         ("OUTSIDE", ListenerKind.CLIENTS, "n1.example", 19092),
-        ("INSIDE", CLIENTS_AND_BROKERS, "n1", 9094),
+        ("INSIDE", ListenerKind.BROKERS, "n1", 9094),
         ("CONTROLLER", ListenerKind.CONTROLLERS, "n1", 9093),
     ]
     assert (layout.inter_broker, layout.controller_names, layout.is_alone) == ("INSIDE", ("CONTROLLER",), False)

@@ -55,7 +55,7 @@ def test_what_each_node_is_told_makes_one_cluster() -> None:
         clients, brokers = broker.listeners
         assert clients.kind == ListenerKind.CLIENTS
         assert f"127.0.0.1:{clients.port}" == node.address
-        assert brokers.kind == ListenerKind.CLIENTS | ListenerKind.BROKERS
+        assert brokers.kind == ListenerKind.BROKERS
 
 
 @pytest.mark.parametrize(("brokers", "replicas", "least"), [(2, "2", "1"), (3, "3", "2"), (5, "3", "2")])

@@ -9,7 +9,7 @@ from semel.sim.host import SimWorld
 from semel.sim.loop import SimLoop, run
 
 OUTSIDE = listener("OUTSIDE", ListenerKind.CLIENTS)
-INSIDE = listener("INSIDE")
+INSIDE = listener("INSIDE", ListenerKind.BROKERS)
 CONTROLLER = listener("CONTROLLER", ListenerKind.CONTROLLERS)
 
 

@@ -20,6 +20,8 @@ class Served(NamedTuple):
     # Lower than what is served only for Produce: librdkafka before 2.11.1 stops compressing when it does not see 0.
     advertised_min: int
     listeners: ListenerKind
+    # Versions from this one on are what brokers say to each other: served where brokers come.
+    of_brokers_since: int | None
 
 
 def _served(
@@ -29,9 +31,10 @@ def _served(
     *,
     advertised_min: int | None = None,
     listeners: ListenerKind = _CLIENTS_AND_BROKERS,
+    of_brokers_since: int | None = None,
 ) -> Served:
     advertised = min_version if advertised_min is None else advertised_min
-    return Served(module, min_version, max_version, advertised, listeners)
+    return Served(module, min_version, max_version, advertised, listeners, of_brokers_since)
 
 
 FORWARDABLE = frozenset((19, 20, 30, 31, 33, 37, 43, 44, 45, 46, 49, 51, 55, 57, 64))
@@ -56,10 +59,10 @@ HANDLERS: dict[int, Served] = {
     21: _served("delete_records", 0, 2),
     22: _served("init_producer_id", 0, 5),
     23: _served("offset_for_leader_epoch", 2, 4),
-    24: _served("add_partitions_to_txn", 0, 5),
+    24: _served("add_partitions_to_txn", 0, 5, of_brokers_since=4),
     25: _served("add_offsets_to_txn", 0, 4),
     26: _served("end_txn", 0, 5),
-    27: _served("write_txn_markers", 1, 2),
+    27: _served("write_txn_markers", 1, 2, listeners=ListenerKind.BROKERS),
     28: _served("txn_offset_commit", 0, 6),
     29: _served("describe_acls", 1, 3),
     30: _served("create_acls", 1, 3),
@@ -101,3 +104,18 @@ CONTROLLER_HANDLERS: dict[int, Served] = {
     70: _served("controller_registration", 0, 0, listeners=ListenerKind.CONTROLLERS),
     73: _served("assign_replicas_to_dirs", 0, 0, listeners=ListenerKind.CONTROLLERS),
 } | {key: served._replace(listeners=ListenerKind.CONTROLLERS) for key, served in HANDLERS.items() if key in FORWARDABLE}
+
+
+def served_on(kind: ListenerKind) -> dict[int, Served]:
+    """What is served on a listener of this kind, and in which versions."""
+    if ListenerKind.CONTROLLERS in kind:
+        return CONTROLLER_HANDLERS
+    table = {key: served for key, served in HANDLERS.items() if served.listeners & kind}
+    if ListenerKind.BROKERS in kind:
+        return table
+    return {
+        key: served
+        if served.of_brokers_since is None
+        else served._replace(max_version=min(served.max_version, served.of_brokers_since - 1))
+        for key, served in table.items()
+    }

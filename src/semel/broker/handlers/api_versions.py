@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from semel.broker.cluster_view import ClusterView
 from semel.broker.context import RequestContext
-from semel.broker.handlers import CONTROLLER_HANDLERS, HANDLERS
+from semel.broker.handlers import served_on
 from semel.broker.node_info import NodeInfo
 from semel.config import ListenerKind
 from semel.controller.levels import SUPPORTED_FEATURES
@@ -44,13 +44,10 @@ def handle(
     if code is not None:
         return ApiVersionsResponse(error_code=code)
     features = cluster.image.features
-    kind = listeners[context.listener]
-    table = CONTROLLER_HANDLERS if ListenerKind.CONTROLLERS in kind else HANDLERS
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=key, min_version=served.advertised_min, max_version=served.max_version)
-            for key, served in table.items()
-            if served.listeners & kind
+            for key, served in served_on(listeners[context.listener]).items()
         ],
         supported_features=[
             SupportedFeature(name=name, min_version=least, max_version=most)
