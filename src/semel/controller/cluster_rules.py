@@ -40,7 +40,7 @@ def is_online(broker: RegisterBrokerRecord, directory: bytes) -> bool:
 
 
 class ClusterRules:
-    """`without` are brokers that count as not active, `with_broker` one that counts as active."""
+    """`without` are brokers that count as not active, `with_broker` one that counts as unfenced."""
 
     def __init__(
         self,
@@ -60,7 +60,9 @@ class ClusterRules:
     def is_active(self, node_id: int) -> bool:
         if node_id in self._without:
             return False
-        return node_id == self._with_broker or self.image.is_active(node_id)
+        if node_id == self._with_broker:
+            return not self.image.brokers[node_id].in_controlled_shutdown
+        return self.image.is_active(node_id)
 
     def _is_acceptable(self, node_id: int, directory: bytes) -> bool:
         return self.is_active(node_id) and is_online(self.image.brokers[node_id], directory)
