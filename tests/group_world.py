@@ -76,6 +76,9 @@ class MemoryLog:
 
     def unpin(self) -> None: ...
 
+    def is_warm(self, position: int, length: int) -> bool:
+        return True
+
     def batches(self) -> Iterator[tuple[int, BatchHeader, memoryview]]:
         for header, batch in self.entries:
             yield 0, header, memoryview(batch)
@@ -114,7 +117,7 @@ class MemoryPartition:
             )
         )
 
-    def when_committed(self, offset: int) -> asyncio.Future[None] | None:
+    def when_committed(self, offset: int, timeout_ms: int | None = None) -> asyncio.Future[None] | None:
         if not self.is_held:
             return None
         self._waiting.append(asyncio.get_running_loop().create_future())

@@ -45,7 +45,7 @@ def epoch_not_raised(stack: ExitStack) -> None:
 
 def decisions_forgotten(stack: ExitStack) -> None:
     """A transaction that was decided but not marked before a crash stays as it is."""
-    stack.enter_context(patch.object(TransactionCoordinator, "_loaded", lambda self, shard: None))
+    stack.enter_context(patch.object(TransactionCoordinator, "_carried_on", lambda self, term: iter(())))
 
 
 def acknowledged_early(stack: ExitStack) -> None:
@@ -53,8 +53,8 @@ def acknowledged_early(stack: ExitStack) -> None:
     take notice."""
     right = Partition.when_committed
 
-    def at_once(self: Partition, last_offset: int) -> Any:
-        return right(self, last_offset) if self.topic == METADATA_TOPIC else None
+    def at_once(self: Partition, last_offset: int, timeout_ms: int | None = None) -> Any:
+        return right(self, last_offset, timeout_ms) if self.topic == METADATA_TOPIC else None
 
     stack.enter_context(patch.object(Partition, "when_committed", at_once))
 

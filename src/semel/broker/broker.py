@@ -162,6 +162,7 @@ class Broker:
             self.on_broken,
             self.generation,
             self.fetch_sessions,
+            lambda: self.server.newest_connection,
         )
         self.broker_part, self.roles, self.cluster, self.topics = part, part.roles, part.cluster, part.topics
         self.groups, self.transactions, self.markers = part.groups, part.transactions, part.markers

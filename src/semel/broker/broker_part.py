@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from semel.broker.cluster_view import ClusterView
 from semel.broker.controller_channel import ControllerChannel
+from semel.broker.coordinators import Coordinators
 from semel.broker.fetch_sessions import FetchSessions
 from semel.broker.following import Following
 from semel.broker.internal_topics import InternalTopics
 from semel.broker.leading import Leading
-from semel.broker.markers import LocalMarkers
 from semel.broker.metadata_source import MetadataSource
 from semel.broker.node_info import NodeInfo
+from semel.broker.peers import Peers
 from semel.broker.producer_ids import ProducerIds
 from semel.broker.read_failures import ReadFailures
 from semel.broker.replica_sessions import ReplicaSession
 from semel.broker.roles import Roles
 from semel.broker.topics import Topics
-from semel.broker.transactional_produce import TransactionVerifier
 from semel.config import ListenerKind
-from semel.coordinator.group.coordinator import GroupCoordinator
-from semel.coordinator.txn.coordinator import TransactionCoordinator
 from semel.host.api import Host
 from semel.log.store import LogStore
 from semel.replication.term_kernel import Generation
-from semel.wire.spec.metadata_records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from semel.wire.spec.metadata_records import MetadataRecord, RemoveTopicRecord
 
 # More than any cluster has followers: one session for each of their fetchers.
 _REPLICA_SESSIONS = 1000
@@ -44,6 +43,7 @@ class BrokerPart:
         on_broken: Callable[[BaseException], None],
         generation: Generation,
         fetch_sessions: FetchSessions,
+        newest_connection: Callable[[], int],
     ) -> None:
         self._node = node
         self._has_image = False
@@ -64,25 +64,23 @@ class BrokerPart:
             generation,
             leading=self.leading,
             followers=self.following,
+            on_led=lambda partition: self.coordinators.began(partition),
         )
         self.producer_ids = ProducerIds(channel.allocate_producer_ids)
-        self.groups = GroupCoordinator(
-            topics.partition,
-            cluster.partition_count,
-            lambda: cluster.image,
-            lambda: node.config,
+        self._peers: list[Peers] = []
+        is_alone = node.config.layout.is_alone
+        self.coordinators = Coordinators(
+            node,
+            cluster,
+            topics,
             host.clock,
             host.random,
-        )
-        self.markers = LocalMarkers(cluster, topics, self.groups)
-        self.transactions = TransactionCoordinator(
-            topics.partition,
-            cluster.partition_count,
-            self.markers,
             self.producer_ids.next,
-            host.clock,
-            lambda: node.config,
+            newest_connection,
+            None if is_alone else partial(self._new_peers, host),
         )
+        self.groups, self.transactions = self.coordinators.groups, self.coordinators.transactions
+        self.markers = self.coordinators.markers
         self.roles = Roles(
             node=node,
             listeners={
@@ -96,7 +94,7 @@ class BrokerPart:
             internal_topics=InternalTopics(cluster, channel),
             groups=self.groups,
             transactions=self.transactions,
-            verifier=TransactionVerifier(self.transactions, node),
+            verifier=self.coordinators.verifier,
             markers=self.markers,
             producer_ids=self.producer_ids,
             fetch_sessions=fetch_sessions,
@@ -108,6 +106,10 @@ class BrokerPart:
             jobs=host.jobs,
             on_broken=on_broken,
         )
+
+    def _new_peers(self, host: Host, purpose: str) -> Peers:
+        self._peers.append(Peers(host, self._node, self.cluster, self._node.config.layout.inter_broker, purpose))
+        return self._peers[-1]
 
     async def apply_image(self) -> None:
         """Follows the whole image for the first time. Returns when all that is served here is open."""
@@ -121,7 +123,7 @@ class BrokerPart:
             image = self.cluster.image
             gone = [name for name, topic in self.topics.by_name.items() if image.topic_by_id(topic.topic_id) is None]
             self.topics.follow_image()
-            self.groups.topics_changed(gone)
+            self.coordinators.follow_image(gone)
 
     def committed(self, records: Sequence[MetadataRecord]) -> None:
         """Records of the metadata log count from now on: the image has them."""
@@ -130,16 +132,13 @@ class BrokerPart:
         removed = [record.topic_id for record in records if isinstance(record, RemoveTopicRecord)]
         deleted = [self.topics.by_id[topic_id].name for topic_id in removed if topic_id in self.topics.by_id]
         self.topics.apply(records)
-        if any(isinstance(record, TopicRecord | PartitionRecord | RemoveTopicRecord) for record in records):
-            self.groups.topics_changed(deleted)
+        self.coordinators.follow(records, deleted)
 
     def start(self) -> None:
         """Coordinators begin their work."""
         if self.leading is not None:
             self.leading.start(self.topics.online)
-        self.groups.start()
-        self.transactions.shards.load_all()
-        self.transactions.start_upkeep()
+        self.coordinators.start()
 
     async def close(self) -> None:
         if self.leading is not None:
@@ -148,6 +147,7 @@ class BrokerPart:
         if self.following is not None:
             await self.following.close()
         self.producer_ids.close()
-        await self.groups.close()
-        await self.transactions.close()
+        await self.coordinators.close()
+        for peers in self._peers:
+            await peers.close()
         await self.topics.close()

@@ -1,4 +1,4 @@
-"""Where markers go on a cluster of one: into the partitions of this node, or into the shard that owns the partition.
+"""Writes markers into partitions that this node leads, or into the shard of groups that owns the partition.
 
 It is also what a leader does with markers that come over the wire. A coordinator epoch is a leader epoch of a partition
 of `__transaction_state`, so one that the committed metadata does not know is either made up or of a coordinator that
@@ -12,6 +12,7 @@ import asyncio
 
 from semel.broker.cluster_view import ClusterView
 from semel.broker.topics import Topics
+from semel.broker.verification_guards import VerificationGuards
 from semel.coordinator.group.coordinator import GroupCoordinator
 from semel.coordinator.group.state import GroupState
 from semel.coordinator.shard import Shard
@@ -24,7 +25,15 @@ from semel.wire.errors import ErrorCode
 
 
 class LocalMarkers:
-    def __init__(self, cluster: ClusterView, topics: Topics, groups: GroupCoordinator) -> None:
+    def __init__(
+        self,
+        cluster: ClusterView,
+        topics: Topics,
+        groups: GroupCoordinator,
+        guards: VerificationGuards | None = None,
+    ) -> None:
+        """`guards` are told of every marker that is written here."""
+        self._guards = guards or VerificationGuards()
         self._cluster = cluster
         self._topics = topics
         self._groups = groups
@@ -33,6 +42,10 @@ class LocalMarkers:
         """The id of the partition's topic in the committed metadata; None when there is no such partition."""
         topic = self._cluster.image.topics.get(partition[0])
         return topic.topic_id if topic is not None and partition[1] in topic.partitions else None
+
+    def is_elsewhere(self, partition: tuple[str, int]) -> bool:
+        """Never: what is not led here is refused."""
+        return False
 
     def write_marker(
         self,
@@ -61,6 +74,7 @@ class LocalMarkers:
             offset = target.append_marker(
                 kind, producer_id, epoch, coordinator_epoch, bumps_epoch=bumps_epoch
             ).last_offset
+        self._guards.marked(topic, index, producer_id)
         return target.when_committed(offset)
 
     def _is_known(self, coordinator_epoch: Epoch, target: Partition, producer_id: ProducerId) -> bool:

@@ -141,10 +141,10 @@ class ProduceLanes:
         return refuse
 
     def _may_join(self, transactional_id: str, partition: Partition, version: int) -> Callable[[int, int], bool]:
-        may_write_at_once, place = self._verifier.may_write_at_once, (partition.topic, partition.index)
+        may_write_at_once = self._verifier.may_write_at_once
 
         def may_join(producer_id: int, producer_epoch: int) -> bool:
-            return may_write_at_once(transactional_id, Identity(producer_id, producer_epoch), place, version)
+            return may_write_at_once(transactional_id, Identity(producer_id, producer_epoch), partition, version)
 
         return may_join
 

@@ -121,8 +121,9 @@ class Topics:
         *,
         leading: Leading | None = None,
         followers: Followers | None = None,
+        on_led: Callable[[Partition], None] = lambda partition: None,
     ) -> None:
-        """`leading` and `followers` are for a node among others."""
+        """`leading` and `followers` are for a node among others. `on_led` is called when a leadership has begun."""
         self._node = node
         self._cluster = cluster
         self._store = store
@@ -131,6 +132,7 @@ class Topics:
         self._generation = generation
         self._leading = leading
         self._followers = followers
+        self._on_led = on_led
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
         self._online: dict[tuple[str, int], Partition] = {}
@@ -331,6 +333,7 @@ class Topics:
             )
         replica.term = self._online[topic.name, index] = partition
         logger.debug("%s-%d: this node leads it, leader epoch %d", topic.name, index, state.leader_epoch)
+        self._on_led(partition)
 
     # -- settings
 

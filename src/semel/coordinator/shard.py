@@ -1,21 +1,23 @@
-"""One partition of an internal topic and the state that its records make.
+"""One partition of an internal topic and the state that its records make, for one term of leadership.
 
 A coordinator decides on the state, appends records here, and the state changes by replaying them: the same replay as
 after a restart, so memory holds what the topic holds and nothing else. An append that is refused changes nothing. An
-answer, also one that only reads, waits for `committed`: nobody is told of what a power cut could take back, and many
-operations share one flush.
+answer, also one that only reads, waits for `committed`: nobody is told of what a power cut or the next leader could
+take back, and many operations share one flush.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Callable, Iterable
-from functools import lru_cache
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from semel.coordinator.connections import Connections
+from semel.coordinator.errors import as_coordinator
+from semel.coordinator.slices import Steps
 from semel.host.api import Clock
-from semel.log.errors import CorruptSegment, Refused
+from semel.log.errors import Refused
+from semel.log.log import Cold
 from semel.log.types import Epoch, Offset, ProducerId
 from semel.records.batch import BatchHeader
 from semel.records.build import build_batch
@@ -23,14 +25,14 @@ from semel.records.control import ControlType, read_control
 from semel.records.read import Record, read_records
 from semel.replication.partition import Partition
 from semel.wire.errors import ErrorCode
-from semel.wire.primitives import coordinator_partition
-
-logger = logging.getLogger("semel.coordinator")
 
 NO_PRODUCER = -1
-_partition_of = lru_cache(maxsize=4096)(coordinator_partition)
-# A log up to this size is replayed at once; a larger one in pieces, between which the loop goes on.
-_AT_ONCE_BYTES = 64 << 10
+# How long a client waits at most until what it was answered with is on enough replicas.
+LONGEST_WAIT_MS = 10_000
+# How many records are replayed, or entries dropped, in one step of a longer work.
+RECORDS_AT_ONCE = 32
+# A log is read in blocks of a MB. So much of it is brought into memory at a time, as long before it is needed.
+_WARM_BYTES, _MARGIN_BYTES = 8 << 20, 2 << 20
 
 
 class Entry(NamedTuple):
@@ -49,18 +51,24 @@ class State(Protocol):
 
     def replay_marker(self, producer_id: ProducerId, *, is_commit: bool) -> None: ...
 
+    def dropped(self) -> Iterator[None]:
+        """Forgets everything, step by step: to free a large state at once takes as long as to replay much of it."""
+
 
 S = TypeVar("S", bound=State)
 
 
 class Shard(Generic[S]):
-    """The coordinator's side of one partition."""
+    """The coordinator's side of one term of a partition."""
 
-    def __init__(self, partition: Partition, state: S, clock: Clock, codec: int = 0) -> None:
+    def __init__(
+        self, partition: Partition, state: S, clock: Clock, codec: int = 0, connections: Connections | None = None
+    ) -> None:
         self.partition = partition
         # The coordinator epoch: the leader epoch of the partition when it was loaded.
         self.epoch: Epoch = partition.leader_epoch
         self.state = state
+        self.connections = connections or Connections()
         self._clock = clock
         self._codec = codec
 
@@ -70,11 +78,17 @@ class Shard(Generic[S]):
         written to it meanwhile: what is known here may be old."""
         return not self.partition.is_closed and self.partition.leader_epoch == self.epoch
 
+    def check_current(self) -> None:
+        if not self.is_current:
+            index, topic = self.partition.index, getattr(self.partition, "topic", "")
+            raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"leader epoch {self.epoch} of {topic}-{index} is over")
+
     def append(self, entries: Iterable[Entry], *, producer: tuple[ProducerId, Epoch] | None = None) -> None:
         """Writes one decision as one batch and replays it. `producer` makes it part of that producer's transaction."""
         entries = list(entries)
         if not entries:
             return
+        self.check_current()
         now_ms = self._clock.wall_ms()
         producer_id, producer_epoch = producer or (NO_PRODUCER, -1)
         batch = build_batch(
@@ -92,148 +106,98 @@ class Shard(Generic[S]):
 
     def write(self, entry: Entry) -> Offset:
         """Writes one record; its offset. Whoever made its bytes knows what they mean, and replays that."""
+        self.check_current()
         return self.partition.append_record(entry.key, entry.value)
 
     def append_marker(
         self, kind: ControlType, producer_id: ProducerId, epoch: Epoch, coordinator_epoch: Epoch, *, bumps_epoch: bool
     ) -> Offset:
         """Ends a producer's transaction in this partition."""
+        self.check_current()
         appended = self.partition.append_marker(kind, producer_id, epoch, coordinator_epoch, bumps_epoch=bumps_epoch)
         self.state.replay_marker(producer_id, is_commit=kind == ControlType.COMMIT)
         return appended.last_offset
 
+    # -- what is committed
+
     def when_committed(self) -> asyncio.Future[None] | None:
-        """None when everything appended so far is durable; otherwise a future of it."""
+        """None when everything appended so far is committed; otherwise a future of it."""
+        return self.when_committed_at(self.partition.log.end_offset - 1)
+
+    def when_committed_at(self, offset: Offset) -> asyncio.Future[None] | None:
+        """The same for everything up to an offset. Nobody waits for ever for replicas that do not come. What was told
+        to have failed may be committed later all the same; whoever sees it then waits for that commit, as always."""
+        return self.partition.when_committed(offset, LONGEST_WAIT_MS)
+
+    def when_decided(self) -> asyncio.Future[None] | None:
+        """As `when_committed`, for work of the node itself: it waits as long as the term lasts."""
         return self.partition.when_committed(self.partition.log.end_offset - 1)
 
     async def committed(self) -> None:
-        commit = self.when_committed()
-        if commit is not None:
-            await commit
-
-
-class Shards(Generic[S]):
-    """All shards of one internal topic on this node, loaded when they are first asked for."""
-
-    def __init__(
-        self,
-        topic: str,
-        partition: Callable[[str, int], Partition],
-        count: Callable[[str], int],
-        make_state: Callable[[], S],
-        clock: Clock,
-        on_loaded: Callable[[Shard[S]], None],
-        codec: int = 0,
-    ) -> None:
-        self.topic = topic
-        self._partition = partition
-        self._count = count
-        self._make_state = make_state
-        self._clock = clock
-        self._on_loaded = on_loaded
-        self._codec = codec
-        self._loaded: dict[int, Shard[S]] = {}
-        self._loading: dict[int, asyncio.Task[None]] = {}
-        self._unreadable: dict[int, tuple[Partition, Refused]] = {}
-
-    def for_key(self, key: str) -> Shard[S]:
-        """The shard that a group id or transactional id belongs to; Refused while it is not there yet."""
-        count = self._count(self.topic)
-        if not count:
-            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.topic} does not exist yet")
-        return self.at(_partition_of(key, count))
-
-    def at(self, index: int) -> Shard[S]:
-        shard = self._loaded.get(index)
-        if shard is not None and shard.is_current:
-            return shard
+        """Returns when everything appended so far is committed. Raises Refused, in the words of a coordinator, when
+        that takes too long or is not known: then nothing of it may be told as done."""
         try:
-            partition = self._partition(self.topic, index)
+            self.check_current()
+            commit = self.when_committed()
+            if commit is not None:
+                await commit
         except Refused as refusal:
-            if refusal.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                raise Refused(ErrorCode.NOT_COORDINATOR, refusal.text) from refusal
-            raise
-        if index in self._unreadable and self._unreadable[index][0] is partition:
-            raise self._unreadable[index][1]
-        if index not in self._loading:
-            shard = Shard(partition, self._make_state(), self._clock, self._codec)
-            if partition.log.size_bytes <= _AT_ONCE_BYTES:
-                try:
-                    for _ in _replay(shard):
-                        pass
-                except CorruptSegment as damage:
-                    raise self._give_up(partition, damage) from damage
-                self._finish(index, shard)
-                return shard
-            self._loading[index] = asyncio.ensure_future(self._load(index, shard))
-        raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self.topic}-{index} is being loaded")
-
-    async def _load(self, index: int, shard: Shard[S]) -> None:
-        try:
-            for _ in _replay(shard):
-                await asyncio.sleep(0)
-            self._finish(index, shard)
-        except CorruptSegment as damage:
-            self._give_up(shard.partition, damage)
-        finally:
-            del self._loading[index]
-
-    def _give_up(self, partition: Partition, damage: CorruptSegment) -> Refused:
-        """Half a state is none: what lives in this partition is not served, the others go on."""
-        logger.error("%s-%d is not served: %s", self.topic, partition.index, damage)
-        refusal = Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(damage))
-        self._unreadable[partition.index] = (partition, refusal)
-        return refusal
-
-    def _finish(self, index: int, shard: Shard[S]) -> None:
-        self._loaded[index] = shard
-        self._on_loaded(shard)
-
-    def load_all(self) -> None:
-        """At start: what was left unfinished must go on without anyone asking."""
-        for index in range(self._count(self.topic)):
-            try:
-                if self._partition(self.topic, index).log.segments:
-                    self.at(index)
-            except Refused:
-                pass  # it is being loaded, or offline, or damaged, which has been logged
-
-    def loaded(self) -> list[Shard[S]]:
-        return list(self._loaded.values())
-
-    @property
-    def is_loading(self) -> bool:
-        return bool(self._loading)
-
-    async def close(self) -> None:
-        loading = list(self._loading.values())
-        for task in loading:
-            task.cancel()
-        await asyncio.gather(*loading, return_exceptions=True)
+            raise as_coordinator(refusal) from refusal
 
 
-def _replay(shard: Shard[S]) -> Iterable[None]:
-    """Replays the log of a shard, batch by batch, giving way after each. Compaction may swap segments meanwhile: those
-    that were there at the beginning stay readable, and say the same."""
+def emptied(*tables: dict[Any, Any]) -> Iterator[None]:
+    """Takes everything out of tables, in small steps."""
+    for table in tables:
+        while table:
+            for _ in range(min(RECORDS_AT_ONCE, len(table))):
+                table.popitem()
+            yield
+
+
+def replayed(shard: Shard[S]) -> Steps:
+    """Replays the log of a shard up to its end, in small steps. Compaction may swap segments meanwhile: those that were
+    there at the beginning stay readable, and say the same. Nobody writes: only a loaded shard does.
+
+    Up to the end, not to the high watermark: what is above it may be committed already; answers wait for that."""
     segments = list(shard.partition.log.segments)
     for segment in segments:
         segment.file.pin()
     try:
         for segment in segments:
-            for _, header, batch in segment.batches():
-                replay_batch(shard.state, header, batch)
-                yield
+            batches = segment.batches()
+            warm_to = 0
+            position = 0
+            while True:
+                if position + _MARGIN_BYTES >= warm_to < segment.size_bytes:
+                    ahead = Cold(segment.file, warm_to, min(_WARM_BYTES, segment.size_bytes - warm_to))
+                    warm_to += ahead.length
+                    if not segment.file.is_warm(ahead.position, ahead.length):
+                        yield ahead
+                found = next(batches, None)
+                if found is None:
+                    break
+                position, header, batch = found
+                for _ in replay_batch_in_steps(shard.state, header, batch):
+                    yield None
+                yield None
     finally:
         for segment in segments:
             segment.file.unpin()
 
 
 def replay_batch(state: State, header: BatchHeader, batch: memoryview) -> None:
+    for _ in replay_batch_in_steps(state, header, batch):
+        pass
+
+
+def replay_batch_in_steps(state: State, header: BatchHeader, batch: memoryview) -> Iterator[None]:
     if header.is_control:
         marker = read_control(batch, header)
         if marker is not None:
             state.replay_marker(header.producer_id, is_commit=marker.kind == ControlType.COMMIT)
         return
     producer_id = header.producer_id if header.is_transactional else NO_PRODUCER
-    for record in read_records(batch, header):
+    for number, record in enumerate(read_records(batch, header), 1):
         state.replay(record, producer_id)
+        if number % RECORDS_AT_ONCE == 0:
+            yield

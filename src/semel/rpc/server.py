@@ -122,6 +122,11 @@ class Server:
             self._per_host[address] += 1
             link.start(connection)
 
+    @property
+    def newest_connection(self) -> int:
+        """The number of the connection that was accepted last; 0 when there was none."""
+        return self._accepted
+
     def _refuse(self, link: Link, why: str, limit: int) -> None:
         self.complain(f"refused: {why}", logging.WARNING, f"refused the connection of %s: {why}", link.peer, limit)
         link.close()

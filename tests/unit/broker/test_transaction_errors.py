@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from broker_harness import Node, simulated
@@ -21,8 +21,9 @@ from transaction_harness import (
     with_transactions,
 )
 
-from semel.coordinator.shard import Shards
+from semel.coordinator.shards import Shards
 from semel.coordinator.txn.state import TransactionState
+from semel.log.log import Cold
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -54,13 +55,17 @@ async def test_while_its_shard_is_loaded_the_coordinator_says_so(node: Node, mon
     assert await producer.add(0) == 0
     assert await producer.write(b"a") == 0
     await node.stop()
-    monkeypatch.setattr("semel.coordinator.shard._AT_ONCE_BYTES", 0)
+    monkeypatch.setattr("semel.coordinator.shards._AT_ONCE_BYTES", 0)
     loading = asyncio.Event()
     load = Shards._load
 
-    async def held(self: Any, index: int, shard: Any) -> None:
-        await loading.wait()
-        await load(self, index, shard)
+    class HeldFile:
+        async def warm(self, position: int, length: int) -> None:
+            await loading.wait()
+
+    def held(self: Any, shard: Any) -> Any:
+        yield Cold(cast(Any, HeldFile()), 0, 1)
+        yield from load(self, shard)
 
     monkeypatch.setattr(Shards, "_load", held)
     await node.start()

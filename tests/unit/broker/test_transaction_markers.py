@@ -145,7 +145,7 @@ async def test_a_shard_of_groups_that_is_being_loaded_is_a_leader_that_is_not_th
     assert await producer.add_offsets("group") == 0
     shards: Any = node.broker.groups.shards
     shards._loaded.clear()
-    monkeypatch.setattr("semel.coordinator.shard._AT_ONCE_BYTES", -1)
+    monkeypatch.setattr("semel.coordinator.shards._AT_ONCE_BYTES", -1)
     assert await send_marker(client, producer, 0, topic=OFFSETS_TOPIC) == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 

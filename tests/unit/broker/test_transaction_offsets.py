@@ -287,4 +287,8 @@ async def test_offsets_may_go_over_an_older_connection_than_the_rest_of_the_tran
         await asyncio.sleep(0.1)
         assert await committed_offset(client, require_stable=True) == offset
     assert await producer.init() == 0
-    assert not coordinator(node)._offset_connections, "its epoch tells it from every instance before it"
+    shard = node.broker.groups.shard_of(GROUP)
+    assert len(shard.connections) == 1, "it is kept until its epoch tells it from every instance before it"
+    node.broker.groups.shard_of(GROUP).partition.log.producers.live_rows.clear()
+    await asyncio.sleep(700)
+    assert not len(shard.connections)

@@ -188,7 +188,7 @@ async def test_connections_are_remembered_for_real_producers_only(node: Node) ->
         made_up = TransactionalProducer(client, V1, f"made up {number}")
         assert await made_up.commit() == ErrorCode.INVALID_PRODUCER_ID_MAPPING
         assert await made_up.add(0) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    assert not coordinator(node)._connections
+    assert not any(len(shard.connections) for shard in coordinator(node).shards.loaded())
 
 
 @simulated()

@@ -37,10 +37,11 @@ async def test_a_transaction_behind_another_that_is_not_durable_is_not_durable_e
 async def test_nothing_is_kept_of_an_id_that_has_expired(node: Node) -> None:
     client = await with_transactions(node)
     await (await started(client, V1)).transaction(b"a")
-    assert list(coordinator(node)._connections) == [ID]
+    connections = coordinator(node).shards.for_key(ID).connections
+    assert len(connections) == 1
     await asyncio.sleep(2 * 3600 + 60)
     assert not coordinator(node).transactions()
-    assert not coordinator(node)._connections
+    assert not len(connections)
 
 
 @simulated()

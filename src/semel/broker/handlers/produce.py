@@ -21,9 +21,8 @@ from semel.broker.leader_hints import LeaderHints
 from semel.broker.produce_refusals import endpoints_of, leader_of, refused_after_append
 from semel.broker.router import Committing
 from semel.broker.topics import Topics
-from semel.broker.transactional_produce import (
-    TransactionVerifier,
-)
+from semel.broker.transaction_membership import Joined
+from semel.broker.transactional_produce import TransactionVerifier
 from semel.coordinator.topic_names import INTERNAL_TOPICS
 from semel.coordinator.txn.decisions import Identity
 from semel.host.api import Jobs
@@ -121,6 +120,7 @@ class _Produce:
         "_context",
         "_hints",
         "_jobs",
+        "_joined",
         "_request",
         "_room",
         "_topics",
@@ -144,6 +144,7 @@ class _Produce:
         self._topics = topics
         self._verifier = verifier
         self._jobs = jobs
+        self._joined: Joined | None = None
         self._hints: LeaderHints | None = None
         self._room = MOST_NAMED  # for records that are named in the answer
         self.waits_for: list[asyncio.Future[None]] = []
@@ -170,11 +171,10 @@ class _Produce:
 
     def _may_join(self, partition: Partition) -> Callable[[ProducerId, Epoch], bool]:
         transactional_id, version = self._request.transactional_id or "", self._context.version
-        place = (partition.topic, partition.index)
 
         def may_join(producer_id: ProducerId, producer_epoch: Epoch) -> bool:
             claimed = Identity(producer_id, producer_epoch)
-            return self._verifier.may_write_at_once(transactional_id, claimed, place, version)
+            return self._verifier.may_write_at_once(transactional_id, claimed, partition, version)
 
         return may_join
 
@@ -193,6 +193,21 @@ class _Produce:
     async def long_later(self, left: list[_Left], response: ProduceResponse) -> ProduceResponse | None:
         """Large compressed batches are judged in a thread first, and partitions join a transaction. The connection
         waits meanwhile, so its order is kept."""
+        self._joined = joined = self._verifier.membership.joined()
+        try:
+            await self._join(left, joined)
+            self.long(left)
+        finally:
+            joined.close()
+        if self._request.acks == _ACKS_NONE:
+            return None
+        response.node_endpoints = self.node_endpoints()
+        if self.waits_for:
+            await asyncio.wait(self.waits_for)
+            self.after_failure(response)
+        return response
+
+    async def _join(self, left: list[_Left], joined: Joined) -> None:
         joining: dict[Identity, list[tuple[PartitionProduceData, Partition]]] = {}
         room = self._room
         for topic, data, _, _ in left:
@@ -207,20 +222,14 @@ class _Produce:
                 data.records = refusal
         if self._request.transactional_id is not None:
             for claimed, members in joining.items():
-                places = [(partition.topic, partition.index) for _, partition in members]
+                partitions = [partition for _, partition in members]
                 try:
-                    await self._verifier.join(self._request.transactional_id, claimed, places, self._context.version)
+                    await self._verifier.join(
+                        self._request.transactional_id, claimed, partitions, self._context.version, joined
+                    )
                 except Refused as refusal:
                     for data, _ in members:
                         data.records = refusal
-        self.long(left)
-        if self._request.acks == _ACKS_NONE:
-            return None
-        response.node_endpoints = self.node_endpoints()
-        if self.waits_for:
-            await asyncio.wait(self.waits_for)
-            self.after_failure(response)
-        return response
 
     async def _validated(self, partition: Partition, records: memoryview | bytes) -> Validated:
         if len(records) >= _OPEN_ELSEWHERE_BYTES:
@@ -238,7 +247,9 @@ class _Produce:
             records = data.records
             batch = records if isinstance(records, Validated) else partition.validate(records or b"")
             if batch.header.is_transactional:
-                self._verifier.verify(self._request.transactional_id, batch.header, partition, self._context.version)
+                self._verifier.verify(
+                    self._request.transactional_id, batch.header, partition, self._context.version, self._joined
+                )
             return self._written(topic, data, partition, self._appended(partition, batch))
         except Refused as refusal:
             return self._refused(topic, data, partition, refusal)

@@ -11,9 +11,11 @@ from semel.broker.cluster_view import ClusterView
 from semel.broker.context import RequestContext
 from semel.broker.handlers.transaction_errors import note_fenced
 from semel.broker.internal_topics import InternalTopics
+from semel.broker.transaction_membership import COME_AGAIN, Joined, TransactionMembership
+from semel.broker.transactional_produce import TransactionVerifier
 from semel.coordinator.group.coordinator import GroupCoordinator
 from semel.coordinator.group.offsets import OffsetToCommit
-from semel.coordinator.txn.coordinator import TransactionCoordinator
+from semel.coordinator.topic_names import OFFSETS_TOPIC
 from semel.coordinator.txn.decisions import Identity, TimedOut
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
@@ -38,7 +40,7 @@ async def handle(
     *,
     cluster: ClusterView,
     groups: GroupCoordinator,
-    transactions: TransactionCoordinator,
+    verifier: TransactionVerifier,
     internal_topics: InternalTopics,
 ) -> TxnOffsetCommitResponse:
     topics = [_unanswered(topic) for topic in request.topics]
@@ -49,16 +51,21 @@ async def handle(
         accepted: list[tuple[OffsetToCommit, TxnOffsetCommitResponsePartition]] = []
         for topic, answer in zip(request.topics, topics, strict=True):
             accepted += _readable(cluster, context, topic, answer)
-        await _join_transaction(transactions, internal_topics, request, context)
-        codes = await groups.commit_in_transaction(
-            request.group_id,
-            request.member_id,
-            request.generation_id,
-            request.group_instance_id,
-            request.producer_id,
-            request.producer_epoch,
-            [offset for offset, _ in accepted],
-        )
+        await internal_topics.ensure(OFFSETS_TOPIC)
+        joined = verifier.membership.joined()
+        try:
+            await _join_transaction(verifier.membership, groups, request, context, joined)
+            codes = await groups.commit_in_transaction(
+                request.group_id,
+                request.member_id,
+                request.generation_id,
+                request.group_instance_id,
+                request.producer_id,
+                request.producer_epoch,
+                [offset for offset, _ in accepted],
+            )
+        finally:
+            joined.close()
         for offset, result in accepted:
             result.error_code = codes[offset.topic, offset.partition]
     except Refused as refusal:
@@ -105,25 +112,33 @@ def _readable(
 
 
 async def _join_transaction(
-    transactions: TransactionCoordinator,
-    internal_topics: InternalTopics,
+    membership: TransactionMembership,
+    groups: GroupCoordinator,
     request: TxnOffsetCommitRequest,
     context: RequestContext,
+    joined: Joined,
 ) -> None:
-    partition = await internal_topics.offsets_partition(request.group_id)
+    """When it returns, the offsets may be written, before anything else runs."""
+    transactional_id, group_id = request.transactional_id, request.group_id
     claimed = Identity(request.producer_id, request.producer_epoch)
-    if context.version >= _SECOND_GENERATION_SINCE:
-        await transactions.add_partitions(request.transactional_id, claimed, [partition], second_generation=True)
-    else:
-        settled = transactions.when_settled(request.transactional_id)
-        if settled is not None:
-            await settled
-        transactions.check_offsets(request.transactional_id, claimed, context.connection.number)
-    # Looked at after every wait: the transaction may have been ended meanwhile.
-    if not transactions.holds(request.transactional_id, claimed, partition):
-        raise Refused(
-            ErrorCode.TRANSACTION_ABORTABLE, f"the offsets of {request.group_id!r} are not part of an open transaction"
-        )
+    partition = groups.shard_of(group_id).partition
+    second_generation = context.version >= _SECOND_GENERATION_SINCE
+    try:
+        await membership.join(transactional_id, claimed, [partition], joined, second_generation=second_generation)
+        # The shard may be another one now: this one's partition is closed then.
+        shard = groups.shard_of(group_id)
+        if second_generation or membership.verifies or not membership.is_elsewhere(transactional_id):
+            membership.check(transactional_id, claimed, shard.partition, joined)
+    except Refused as refusal:
+        if refusal.code in COME_AGAIN:
+            # The coordinator of the group is the right one, and that of the transaction is not for its client to find.
+            raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, refusal.text) from refusal
+        if refusal.code == ErrorCode.TRANSACTION_ABORTABLE and not isinstance(refusal, TimedOut):
+            text = f"the offsets of {group_id!r} are not part of an open transaction"
+            raise Refused(ErrorCode.TRANSACTION_ABORTABLE, text) from refusal
+        raise
+    if not second_generation:
+        shard.connections.check(claimed.producer_id, claimed, context.connection.number)
 
 
 def _code_for(refusal: Refused, version: int) -> ErrorCode:

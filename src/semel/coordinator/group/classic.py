@@ -11,8 +11,9 @@ from random import Random
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
+from semel.coordinator.errors import coordinator_error
 from semel.coordinator.group.classic_group import ClassicGroup, ClassicMember, Protocols
-from semel.coordinator.group.classic_rebalance import ClassicRebalance, coordinator_error
+from semel.coordinator.group.classic_rebalance import ClassicRebalance
 from semel.coordinator.group.classic_states import ClassicState
 from semel.coordinator.group.records import group_entry
 from semel.coordinator.group.state import GroupState

@@ -13,12 +13,14 @@ import logging
 from collections.abc import Callable
 
 from semel.config import BrokerConfig
+from semel.coordinator.errors import coordinator_error
 from semel.coordinator.group.classic_group import ClassicGroup, ClassicMember
 from semel.coordinator.group.classic_states import ClassicState, Event
 from semel.coordinator.group.records import group_entry
 from semel.coordinator.group.state import GroupState
 from semel.coordinator.group.timers import Timers
 from semel.coordinator.shard import Shard
+from semel.coordinator.slices import Steps
 from semel.host.api import Clock
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
@@ -48,16 +50,19 @@ class ClassicRebalance:
     def config(self) -> BrokerConfig:
         return self._config()
 
-    def load(self) -> None:
-        for group_id, record in self._shard.state.classic.items():
+    def load(self) -> Steps:
+        for group_id, record in list(self._shard.state.classic.items()):
             group = self.groups[group_id] = ClassicGroup.from_record(group_id, record, self.clock.wall_ms())
             for member in group.members.values():
                 self.renew_session(group, member)
+            yield None
 
-    def unload(self) -> None:
+    def unload(self) -> Steps:
         """The shard is served here no longer: everyone who waits is told to look for the coordinator again."""
         for group in list(self.groups.values()):
-            self._end(group, ErrorCode.NOT_COORDINATOR)
+            if self.groups.get(group.group_id) is group:
+                self._end(group, ErrorCode.NOT_COORDINATOR)
+            yield None
 
     def remove(self, group: ClassicGroup) -> None:
         """The group was deleted."""
@@ -246,14 +251,3 @@ class ClassicRebalance:
         in_time = group.generation != generation or group.state not in (_S.COMPLETING_REBALANCE, _S.STABLE)
         if not in_time and group.pending_sync:
             self.remove_members(group, [name for name in group.members if name in group.pending_sync])
-
-
-def coordinator_error(code: ErrorCode) -> ErrorCode:
-    """What a client of the coordinator is told when the log behind it refuses."""
-    if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_ENOUGH_REPLICAS):
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR):
-        return ErrorCode.NOT_COORDINATOR
-    if code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE):
-        return ErrorCode.UNKNOWN_SERVER_ERROR
-    return code

@@ -34,6 +34,7 @@ from semel.coordinator.group.pattern_matches import PatternMatches
 from semel.coordinator.group.state import GroupState
 from semel.coordinator.group.timers import Timers
 from semel.coordinator.shard import Shard
+from semel.coordinator.slices import Steps
 from semel.host.api import Clock
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
@@ -73,10 +74,11 @@ class ConsumerRequests:
         # The version of the cluster's topics that a group has been compared with.
         self._compared: dict[str, int] = {}
 
-    def load(self) -> None:
-        for group in self._shard.state.consumer.values():
+    def load(self) -> Steps:
+        for group in list(self._shard.state.consumer.values()):
             for member in group.members.values():
                 self._watch(group.group_id, member)
+            yield None
 
     def _settings(self, group_id: str) -> GroupConfig:
         return group_config(self._topics.image.group_settings(group_id), self._config())

@@ -13,14 +13,16 @@ from contextlib import contextmanager
 from random import Random
 
 from semel.config import BrokerConfig
+from semel.coordinator.errors import coordinator_error
 from semel.coordinator.group.classic import Caller
-from semel.coordinator.group.classic_rebalance import coordinator_error
 from semel.coordinator.group.cluster import ClusterImage
 from semel.coordinator.group.consumer_group import JOINING
 from semel.coordinator.group.group_shard import GroupShard
 from semel.coordinator.group.offsets import Committer, OffsetToCommit, Place
 from semel.coordinator.group.state import CommittedOffset, GroupState
-from semel.coordinator.shard import Shard, Shards
+from semel.coordinator.shard import Shard
+from semel.coordinator.shards import Shards
+from semel.coordinator.slices import Slices, Steps
 from semel.coordinator.topic_names import OFFSETS_TOPIC
 from semel.host.api import Clock
 from semel.log.errors import Refused
@@ -51,6 +53,9 @@ class GroupCoordinator:
         config: Callable[[], BrokerConfig],
         clock: Clock,
         random: Random,
+        *,
+        slices: Slices | None = None,
+        newest_connection: Callable[[], int] = lambda: 0,
     ) -> None:
         self.shards: Shards[GroupState] = Shards(
             OFFSETS_TOPIC,
@@ -58,19 +63,20 @@ class GroupCoordinator:
             count,
             GroupState,
             clock,
-            self._loaded,
-            codec=config().int("offsets.topic.compression.codec"),
+            self,
+            config().int("offsets.topic.compression.codec"),
+            slices=slices,
+            newest_connection=newest_connection,
         )
         # The version of the topics that KIP-848 groups compare theirs with; each start begins anew.
         self.version = 1
-        self._count = count
         self._image = image
         self._config = config
         self._clock = clock
         self._random = random
         self._sides: dict[int, GroupShard] = {}
-        # Topics that were deleted while a shard was still being read, by shard.
-        self._deleted: dict[int, set[str]] = {}
+        # Topics that were deleted while a shard was still being read, by its term.
+        self._deleted: dict[Partition, set[str]] = {}
         self._cleaning: asyncio.Task[None] | None = None
 
     @property
@@ -87,21 +93,35 @@ class GroupCoordinator:
             self._cleaning.cancel()
             await asyncio.wait([self._cleaning])
         for side in self._sides.values():
-            side.unload()
+            for _ in side.unload():
+                pass
         self._sides.clear()
         await self.shards.close()
 
-    def _loaded(self, shard: Shard[GroupState]) -> None:
+    # -- shards come and go
+
+    def prepare(self, shard: Shard[GroupState]) -> Steps:
+        side = GroupShard(shard, self._config, self._clock, self._random, self)
+        yield from side.load()
+        self._sides[shard.partition.index] = side
+
+    def begin(self, shard: Shard[GroupState]) -> Steps:
         index = shard.partition.index
-        if index in self._sides:
-            self._sides[index].unload()
-        side = self._sides[index] = GroupShard(shard, self._config, self._clock, self._random, self)
         with _logged("offsets of deleted topics stay"):
-            side.topics_deleted(self._deleted.pop(index, ()))
+            self._sides[index].topics_deleted(self._deleted.pop(shard.partition, ()))
+        return iter(())
+
+    def let_go(self, shard: Shard[GroupState]) -> Steps:
+        return self._sides.pop(shard.partition.index).unload()
 
     def _of(self, group_id: str) -> GroupShard:
         """Where a group lives; Refused when that is not here or not yet."""
         return self._sides[self.shards.for_key(group_id).partition.index]
+
+    def shard_of(self, group_id: str) -> Shard[GroupState]:
+        """Raises Refused, in the words of a coordinator, when the group is not coordinated here or not yet."""
+        with _as_coordinator():
+            return self.shards.for_key(group_id)
 
     # -- what happens in the cluster
 
@@ -110,27 +130,24 @@ class GroupCoordinator:
         self.version += 1
         if not deleted:
             return
-        if self.shards.is_loading:
-            for index in set(range(self._count(OFFSETS_TOPIC))) - self._sides.keys():
-                self._deleted.setdefault(index, set()).update(deleted)
+        loading = self.shards.loading()
+        self._deleted = {partition: self._deleted.get(partition, set()) | set(deleted) for partition in loading}
         if OFFSETS_TOPIC in deleted:
-            for side in self._sides.values():
-                side.unload()
-            self._sides.clear()
             return
         for side in self._open_sides():
             with _logged("offsets of deleted topics stay"):
                 side.topics_deleted(deleted)
 
     def _open_sides(self) -> list[GroupShard]:
-        return [side for side in self._sides.values() if not side.shard.partition.is_closed]
+        return [side for side in self._sides.values() if side.shard.is_current]
 
     async def _clean_now_and_then(self) -> None:
         while True:
             await asyncio.sleep(self._config().int("offsets.retention.check.interval.ms") / 1000)
             for side in self._open_sides():
+                side.forget_connections()
                 for number, group_id in enumerate(side.group_ids()):
-                    if side.shard.partition.is_closed:
+                    if not side.shard.is_current:
                         break
                     with _logged("expired offsets stay until the next check"):
                         side.clean(group_id)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable
+from itertools import chain
 from random import Random
 
 from semel.config import BrokerConfig
@@ -22,6 +23,7 @@ from semel.coordinator.group.records import group_entry
 from semel.coordinator.group.state import GroupState
 from semel.coordinator.group.timers import Timers
 from semel.coordinator.shard import Entry, Shard
+from semel.coordinator.slices import Steps
 from semel.host.api import Clock
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
@@ -52,12 +54,20 @@ class GroupShard:
         # Groups that were known by their offsets alone, and have none left: they are there until somebody looks after
         # them, as in Kafka, so that who took the offsets away can take the group away as well.
         self._emptied: set[str] = set()
-        self.rebalance.load()
-        self.consumer.load()
 
-    def unload(self) -> None:
-        self.rebalance.unload()
-        self.timers.close()
+    def load(self) -> Steps:
+        """Makes groups of what was replayed, and gives their members a session, in small steps."""
+        try:
+            yield from self.rebalance.load()
+            yield from self.consumer.load()
+        except GeneratorExit:
+            self.timers.close()  # this term was over before it had begun
+            raise
+
+    def unload(self) -> Steps:
+        """The shard is served here no longer. The call itself ends the timers: nobody is removed from a group, and
+        nothing else decided, by who does not coordinate it. The steps tell those who wait, and free what is here."""
+        return chain(self.rebalance.unload(), self.timers.close())
 
     # -- a group has one protocol at a time
 
@@ -184,6 +194,13 @@ class GroupShard:
             self.consumer.forget(group_id)
             if group is not None:
                 self.rebalance.remove(group)
+
+    def forget_connections(self) -> None:
+        """Of producers whose state has expired: nothing of them is open here."""
+        if not len(self.shard.connections):
+            return
+        rows = self.shard.partition.log.producers.live_rows
+        self.shard.connections.keep(lambda producer_id: producer_id in rows)
 
     def topics_deleted(self, topics: Collection[str]) -> None:
         self.offsets.topics_deleted(topics)

@@ -7,10 +7,12 @@ offsets but no record of its own is a simple one: somebody commits without being
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from semel.coordinator.group.consumer_group import ConsumerGroup, ResolvedPattern, SubscribedTopic, partitions_of
+from semel.coordinator.shard import emptied
 from semel.log.types import Offset, ProducerId
 from semel.records.read import Record
 from semel.wire.errors import WireError
@@ -84,6 +86,9 @@ class GroupState:
                 self.classic.pop(key.group, None)
         else:
             self._replay_consumer(key, value)
+
+    def dropped(self) -> Iterator[None]:
+        return emptied(self.classic, self.consumer, self.offsets, self.pending)
 
     # -- offsets
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+
+from semel.coordinator.shard import RECORDS_AT_ONCE
 
 
 class _Timer:
@@ -21,8 +23,12 @@ class Timers:
     def __init__(self) -> None:
         self._timers: dict[Hashable, _Timer] = {}
 
+        self._is_stopped = False
+
     def set(self, name: Hashable, after_ms: int, act: Callable[[], None]) -> None:
         """Calls `act` after that time, instead of whatever was set under this name before."""
+        if self._is_stopped:
+            return
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + after_ms / 1000
         timer = self._timers.get(name)
@@ -34,7 +40,9 @@ class Timers:
         self._timers[name] = _Timer(act, deadline_s, loop.call_at(deadline_s, self._due, name))
 
     def _due(self, name: Hashable) -> None:
-        timer = self._timers[name]
+        timer = self._timers.get(name)
+        if timer is None or self._is_stopped:
+            return
         loop = asyncio.get_running_loop()
         if timer.deadline_s > loop.time():
             timer.handle = loop.call_at(timer.deadline_s, self._due, name)
@@ -50,7 +58,14 @@ class Timers:
     def __contains__(self, name: Hashable) -> bool:
         return name in self._timers
 
-    def close(self) -> None:
-        for timer in self._timers.values():
-            timer.handle.cancel()
-        self._timers.clear()
+    def close(self) -> Iterator[None]:
+        """Nothing happens any more at any deadline. The steps that it returns forget them all."""
+        self._is_stopped = True
+        return self._forgotten()
+
+    def _forgotten(self) -> Iterator[None]:
+        while self._timers:
+            for _ in range(min(RECORDS_AT_ONCE, len(self._timers))):
+                _, timer = self._timers.popitem()
+                timer.handle.cancel()
+            yield

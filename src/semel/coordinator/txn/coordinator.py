@@ -12,7 +12,10 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 
 from semel.config import BrokerConfig
-from semel.coordinator.shard import Shard, Shards
+from semel.coordinator.errors import as_coordinator, coordinator_error
+from semel.coordinator.shard import RECORDS_AT_ONCE, Shard
+from semel.coordinator.shards import Shards
+from semel.coordinator.slices import Slices, Steps
 from semel.coordinator.topic_names import TRANSACTIONS_TOPIC
 from semel.coordinator.txn.decisions import (
     NOBODY,
@@ -31,6 +34,7 @@ from semel.coordinator.txn.decisions import (
 )
 from semel.coordinator.txn.markers import MarkerSink, MarkerWriter
 from semel.coordinator.txn.state import TransactionState
+from semel.coordinator.txn.term import TransactionTerm
 from semel.coordinator.txn.transactions import TopicPartition, Transaction, Transactions, entry, tombstone
 from semel.host.aging import AgingClock
 from semel.host.api import Clock
@@ -56,23 +60,28 @@ class TransactionCoordinator:
         next_producer_id: Callable[[], Awaitable[ProducerId]],
         clock: Clock,
         config: Callable[[], BrokerConfig],
+        *,
+        slices: Slices | None = None,
+        newest_connection: Callable[[], int] = lambda: 0,
     ) -> None:
+        """`newest_connection` is the number of the last connection that this node has accepted."""
+        self._slices = slices or Slices(clock)
         self.shards: Shards[Transactions] = Shards(
-            TRANSACTIONS_TOPIC, partition, count, Transactions, clock, self._loaded
+            TRANSACTIONS_TOPIC,
+            partition,
+            count,
+            Transactions,
+            clock,
+            self,
+            slices=self._slices,
+            newest_connection=newest_connection,
         )
+        self._terms: dict[int, TransactionTerm] = {}
         self._markers = MarkerWriter(sink, self._marked, self._coordinates)
         self._next_producer_id = next_producer_id
         self._clock = clock
         self._config = config
-        # Who waits for a transaction to be ended: woken by its last marker.
-        self._endings: dict[str, asyncio.Future[None]] = {}
-        # Until when each open transaction may last. By the monotonic clock: the wall clock may jump meanwhile.
-        self._deadlines_ms: dict[str, int] = {}
         self._aging = AgingClock(clock)
-        # The newest connection that spoke for a producer of the first generation; see `_check_connection`.
-        self._connections: dict[str, int] = {}
-        # The same for offsets, which may go over another one: to the coordinator of the group.
-        self._offset_connections: dict[str, int] = {}
         self._upkeep: list[asyncio.Task[None]] = []
         self._complaints = Complaints(logger)
 
@@ -100,8 +109,6 @@ class TransactionCoordinator:
             except StillEnding:
                 await self._wait_for_end(transactional_id)
                 continue
-            # From here on its epoch tells it from every instance before it.
-            self._forget_connections(transactional_id)
             await shard.committed()
             return Identity(transaction.producer_id, transaction.epoch)
 
@@ -163,9 +170,7 @@ class TransactionCoordinator:
         except StillEnding:
             await self._wait_for_end(transactional_id)
             self._add(transactional_id, claimed, added, client_version, connection)
-        settled = self.when_settled(transactional_id)
-        if settled is not None:
-            await settled
+        await self.settled(transactional_id)
 
     def joins_at_once(self, transactional_id: str, claimed: Identity, partition: TopicPartition) -> bool:
         """The second generation: one partition joins. Whether it is in the transaction durably already."""
@@ -182,18 +187,19 @@ class TransactionCoordinator:
     ) -> None:
         shard = self.shards.for_key(transactional_id)
         known = shard.state.by_id.get(transactional_id)
-        _check_connection(self._connections, known, transactional_id, claimed, connection)
+        _check_connection(shard, known, claimed, connection)
         now_ms = self._clock.wall_ms()
         after = with_partitions(known, transactional_id, claimed, partitions, client_version, now_ms)
         if after is None:
             return
         _append(shard, after)
         if known is None or known.state != TransactionState.ONGOING:
-            self._deadlines_ms[transactional_id] = self._clock.monotonic_ms() + after.timeout_ms
+            deadline_ms = self._clock.monotonic_ms() + after.timeout_ms
+            self._terms[shard.partition.index].deadlines_ms[transactional_id] = deadline_ms
 
     def holds(self, transactional_id: str, claimed: Identity, partition: TopicPartition) -> bool:
         """Whether a partition is in the open transaction of this very producer (KIP-890: verified before a write).
-        A write has to wait until that is durable besides (`when_settled`)."""
+        A write has to wait until that is durable besides (`settled`)."""
         known = self.shards.for_key(transactional_id).state.by_id.get(transactional_id)
         known = check_owner(known, transactional_id, claimed)
         return known.state == TransactionState.ONGOING and partition in known.partitions
@@ -203,26 +209,24 @@ class TransactionCoordinator:
         shard = self.shards.for_key(transactional_id)
         return shard.state.offsets.get(transactional_id, -1) < shard.partition.log.high_watermark
 
-    def when_settled(self, transactional_id: str) -> asyncio.Future[None] | None:
-        """None when what is known of a transactional id is durable; otherwise a future of it. Before that nothing of
-        its transaction may be written: a power cut could leave the data, and nobody who knows that it has to end."""
+    async def settled(self, transactional_id: str) -> None:
+        """Returns when what is known of a transactional id is durable; raises Refused when that is not to be known.
+        Before that nothing of its transaction may be written: a power cut, or another leader of this coordinator's
+        partition, could leave the data, and nobody who knows that it has to end."""
         shard = self.shards.for_key(transactional_id)
         offset = shard.state.offsets.get(transactional_id)
-        return None if offset is None else shard.partition.when_committed(offset)
+        commit = None if offset is None else shard.when_committed_at(offset)
+        if commit is None:
+            return
+        try:
+            await commit
+        except Refused as refusal:
+            raise as_coordinator(refusal) from refusal
 
     def has_timed_out(self, transactional_id: str, claimed: Identity) -> bool:
         """Whether this producer's epoch ended because its transaction ran out of time."""
         known = self.shards.for_key(transactional_id).state.by_id.get(transactional_id)
         return known is not None and has_timed_out(known, claimed)
-
-    def check_offsets(self, transactional_id: str, claimed: Identity, connection: int) -> None:
-        """Refuses offsets of the first generation that others, sent later, have overtaken."""
-        known = self.shards.for_key(transactional_id).state.by_id.get(transactional_id)
-        _check_connection(self._offset_connections, known, transactional_id, claimed, connection)
-
-    def _forget_connections(self, transactional_id: str) -> None:
-        self._connections.pop(transactional_id, None)
-        self._offset_connections.pop(transactional_id, None)
 
     # -- its end
 
@@ -235,7 +239,8 @@ class TransactionCoordinator:
         second_generation: bool,
         connection: int | None = None,
     ) -> Identity:
-        """EndTxn: answered when the decision is durable, and its markers written where they are not refused."""
+        """EndTxn: answered when the decision is committed and its markers are written, but for those that are refused
+        and those that other nodes do not write at once (`MarkerWriter.when_written`)."""
         while True:
             shard = self.shards.for_key(transactional_id)
             known = shard.state.by_id.get(transactional_id)
@@ -245,42 +250,39 @@ class TransactionCoordinator:
                 shard = self.shards.for_key(transactional_id)
                 if shard.state.by_id.get(transactional_id) is not known:
                     continue
-            _check_connection(self._connections, known, transactional_id, claimed, connection)
+            _check_connection(shard, known, claimed, connection)
             now_ms = self._clock.wall_ms()
             ending = ended_by_client(known, transactional_id, claimed, is_commit, second_generation, new_id, now_ms)
             if ending.prepared is not None:
                 self._prepare(shard, ending.prepared)
-            commit = shard.when_committed()
-            if commit is not None:
-                await commit
+            await shard.committed()
+            written = self._markers.when_written(transactional_id)
+            if written is not None:
+                await written
             return ending.told
 
     def _prepare(self, shard: Shard[Transactions], prepared: Transaction) -> None:
         """Appends the decision, and sees to its markers once it is durable."""
         _append(shard, prepared)
-        self._deadlines_ms.pop(prepared.transactional_id, None)
-        self._markers.start(prepared, shard.epoch, shard.when_committed())
+        self._terms[shard.partition.index].deadlines_ms.pop(prepared.transactional_id, None)
+        self._markers.start(prepared, shard.epoch, shard.when_decided)
 
     def _marked(self, transactional_id: str) -> None:
         shard = self.shards.for_key(transactional_id)
         prepared = shard.state.by_id[transactional_id]
         _append(shard, completed(prepared, self._clock.wall_ms()))
-        ending = self._endings.pop(transactional_id, None)
-        if ending is not None and not ending.done():
-            ending.set_result(None)
+        self._terms[shard.partition.index].ended(transactional_id)
 
     async def _wait_for_end(self, transactional_id: str) -> None:
         """Raises StillEnding when the last marker does not come in time."""
-        if not self.shards.for_key(transactional_id).state.by_id[transactional_id].state.is_prepared:
+        shard = self.shards.for_key(transactional_id)
+        if not shard.state.by_id[transactional_id].state.is_prepared:
             return
-        ending = self._endings.get(transactional_id)
-        if ending is None:
-            ending = self._endings[transactional_id] = asyncio.get_running_loop().create_future()
+        ending = self._terms[shard.partition.index].ending(transactional_id)
         done, _ = await asyncio.wait([ending], timeout=_END_WAIT_S)
         if not done:
             raise StillEnding(transactional_id)
-
-    # -- upkeep
+        await ending  # it may have ended with the leadership
 
     def _coordinates(self, transactional_id: str, epoch: Epoch) -> bool:
         """Whether this node still coordinates a transactional id, in this epoch. In a later one it has loaded the state
@@ -294,14 +296,50 @@ class TransactionCoordinator:
         except Refused:
             return None
 
-    def _loaded(self, shard: Shard[Transactions]) -> None:
-        """Decisions that were made before a crash are carried out after it, and what is open has its time."""
-        for transaction in shard.state.by_id.values():
+    # -- shards come and go
+
+    def prepare(self, shard: Shard[Transactions]) -> Steps:
+        """What is open has its time from now on."""
+        term = TransactionTerm(shard)
+        for number, transaction in enumerate(list(shard.state.by_id.values()), 1):
             if transaction.state.is_prepared:
-                self._markers.carry_on(transaction, shard.epoch, shard.when_committed())
+                term.prepared.append(transaction)
             elif transaction.state == TransactionState.ONGOING:
                 left_ms = transaction.left_ms(self._clock.wall_ms())
-                self._deadlines_ms[transaction.transactional_id] = self._clock.monotonic_ms() + left_ms
+                term.deadlines_ms[transaction.transactional_id] = self._clock.monotonic_ms() + left_ms
+            if number % RECORDS_AT_ONCE == 0:
+                yield None
+        self._terms[shard.partition.index] = term
+
+    def begin(self, shard: Shard[Transactions]) -> Steps:
+        """Decisions that were made before are carried out: by a crashed node, or by another coordinator. Their markers
+        carry this epoch."""
+        return self._carried_on(self._terms[shard.partition.index])
+
+    def _carried_on(self, term: TransactionTerm) -> Steps:
+        shard, by_id = term.shard, term.shard.state.by_id
+        for prepared in term.prepared:
+            if not shard.is_current:
+                break  # the next term carries it on
+            if by_id.get(prepared.transactional_id) is prepared:
+                self._markers.carry_on(prepared, shard.epoch, shard.when_decided)
+            yield None
+        term.prepared.clear()
+
+    def let_go(self, shard: Shard[Transactions]) -> Steps:
+        return self._ended(shard, self._terms.pop(shard.partition.index))
+
+    def _ended(self, shard: Shard[Transactions], term: TransactionTerm) -> Steps:
+        """Markers of this epoch stop, but not those that a newer one has begun."""
+        for number, transaction in enumerate(list(shard.state.by_id.values()), 1):
+            if transaction.state.is_prepared:
+                self._markers.stop(transaction.transactional_id, shard.epoch)
+            if number % RECORDS_AT_ONCE == 0:
+                yield None
+        for _ in term.over():
+            yield None
+
+    # -- upkeep
 
     def start_upkeep(self) -> None:
         config = self._config()
@@ -314,33 +352,46 @@ class TransactionCoordinator:
     def abort_overdue(self) -> None:
         """Every transaction ends: one that takes longer than it may is aborted."""
         now_ms = self._clock.monotonic_ms()
-        overdue = [name for name, deadline_ms in self._deadlines_ms.items() if now_ms >= deadline_ms]
-        for transactional_id in overdue:
-            shard = self._shard_here(transactional_id)
-            transaction = None if shard is None else shard.state.by_id.get(transactional_id)
-            if shard is None or transaction is None or transaction.state != TransactionState.ONGOING:
-                # Its shard is not here, or is being loaded: whoever loads it sets the deadline anew.
-                self._deadlines_ms.pop(transactional_id, None)
+        for term in list(self._terms.values()):
+            overdue = [name for name, deadline_ms in term.deadlines_ms.items() if now_ms >= deadline_ms]
+            if not term.shard.is_current:
                 continue
-            text = "aborting the transaction of %.100r: it took longer than %d ms"
-            self._complaints.say("overdue", logging.WARNING, text, transactional_id, transaction.timeout_ms)
-            self._prepare(shard, ended_by_coordinator(transaction, self._clock.wall_ms(), timed_out=True))
+            for transactional_id in overdue:
+                transaction = term.shard.state.by_id.get(transactional_id)
+                if transaction is None or transaction.state != TransactionState.ONGOING:
+                    term.deadlines_ms.pop(transactional_id, None)
+                    continue
+                text = "aborting the transaction of %.100r: it took longer than %d ms"
+                self._complaints.say("overdue", logging.WARNING, text, transactional_id, transaction.timeout_ms)
+                self._prepare(term.shard, ended_by_coordinator(transaction, self._clock.wall_ms(), timed_out=True))
 
     def remove_expired(self) -> None:
-        """Forgets transactional ids that nobody has used for a long time."""
+        """Forgets transactional ids that nobody has used for a long time, in slices."""
+        for shard in self.shards.loaded():
+            self._slices.add(self._expired(shard))
+
+    def _expired(self, shard: Shard[Transactions]) -> Steps:
         expiration_ms = self._config().int("transactional.id.expiration.ms")
         now_ms = self._aging.now_ms(expiration_ms)
-        for shard in self.shards.loaded():
-            expired = [
-                transaction.transactional_id
-                for transaction in shard.state.by_id.values()
-                if is_expired(transaction, now_ms, expiration_ms)
-            ]
-            if expired:
-                logger.debug("%d transactional ids have expired, %.100r among them", len(expired), expired[0])
-            shard.append([tombstone(transactional_id) for transactional_id in expired])
+        by_id = shard.state.by_id
+        names = list(by_id)
+        for start in range(0, len(names), RECORDS_AT_ONCE):
+            yield None
+            if not shard.is_current:
+                return
+            some = [by_id[name] for name in names[start : start + RECORDS_AT_ONCE] if name in by_id]
+            expired = [one.transactional_id for one in some if is_expired(one, now_ms, expiration_ms)]
+            if not expired:
+                continue
+            logger.debug("%d transactional ids have expired, %.100r among them", len(expired), expired[0])
+            try:
+                shard.append([tombstone(transactional_id) for transactional_id in expired])
+            except Refused as refusal:
+                # A full disk, for one: the next time is soon enough.
+                self._complaints.say("expired", logging.ERROR, "expired transactional ids stay: %s", refusal)
+                return
             for transactional_id in expired:
-                self._forget_connections(transactional_id)
+                shard.connections.forget(transactional_id)
 
     def transactions(self) -> list[Transaction]:
         """All transactional ids that this node coordinates. `committed` says when they may be shown."""
@@ -354,37 +405,29 @@ class TransactionCoordinator:
         for task in self._upkeep:
             task.cancel()
         await asyncio.gather(*self._upkeep, return_exceptions=True)
+        for term in self._terms.values():
+            for _ in term.over():
+                pass
+        self._terms.clear()
         await self._markers.close()
         await self.shards.close()
 
 
 def _check_connection(
-    connections: dict[str, int],
-    known: Transaction | None,
-    transactional_id: str,
-    claimed: Identity,
-    connection: int | None,
+    shard: Shard[Transactions], known: Transaction | None, claimed: Identity, connection: int | None
 ) -> None:
-    """A client never goes back to a connection that it has replaced. So of the requests that change a transaction
-    of the first generation, one that comes over an older connection than the newest was delayed on its way, and
-    must not touch what has begun since. (In the second generation its epoch says so; `connection` is None.)
-
-    Only the producer itself counts here: another instance, or a made-up one, is fenced by what it claims, and
-    must not lock the real one out by coming over a newer connection."""
-    if connection is None or known is None or claimed != (known.producer_id, known.epoch):
-        return
-    newest = connections.get(transactional_id, connection)
-    if connection < newest:
-        raise Refused(ErrorCode.NOT_COORDINATOR, "the request was overtaken by one on a newer connection")
-    connections[transactional_id] = connection
+    """Refuses a request of the first generation that changes a transaction and was delayed on its way: it must not
+    touch what has begun since. (In the second generation its epoch says so; `connection` is None.)"""
+    if connection is not None and known is not None and claimed == (known.producer_id, known.epoch):
+        shard.connections.check(known.transactional_id, claimed, connection)
 
 
 def _append(shard: Shard[Transactions], decided: Transaction) -> None:
-    """What the log refuses becomes an error of the coordinator, which clients retry."""
+    """What the log refuses becomes an error of the coordinator, which clients retry, and leaves no trace."""
     try:
         offset = shard.write(entry(decided))
     except Refused as refusal:
-        raise Refused(ErrorCode.NOT_COORDINATOR, f"the decision cannot be written: {refusal}") from refusal
+        raise Refused(coordinator_error(refusal.code), f"the decision cannot be written: {refusal}") from refusal
     shard.state.take(decided, offset)
 
 

@@ -4,6 +4,11 @@ The decision is durable before the first marker is written; from then on nothing
 transaction when its marker is written, or when the committed metadata no longer has the topic that it was part of.
 Nothing else ends the wait: a partition that refuses its marker is tried again, for ever, and after a restart the loaded
 state brings the transaction back here. A coordinator that has been replaced stops, and leaves the rest to the next one.
+
+The answer of EndTxn comes when the markers are where its client will look for them (`when_written`): in partitions that
+are led here, they are written with the decision; of those that are led elsewhere, the first request has been answered,
+with whatever, or a second has passed. So a client reads its own writes as long as nothing is wrong, and a node that is
+away costs it a second at most.
 """
 
 from __future__ import annotations
@@ -11,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from semel.coordinator.txn.state import TransactionState
 from semel.coordinator.txn.transactions import TopicPartition, Transaction
@@ -25,6 +30,12 @@ logger = logging.getLogger("semel.coordinator")
 
 _RETRY_S = 0.1
 _LONGEST_RETRY_S = 1.0
+# How long an EndTxn waits for answers from other nodes.
+LONGEST_ANSWER_WAIT_S = 1.0
+
+Commit = Callable[[], asyncio.Future[None] | None]
+"""None when the decision is committed; otherwise a future of it. It is asked again when that ends otherwise, as long as
+this node leads."""
 
 
 class MarkerSink(Protocol):
@@ -32,6 +43,9 @@ class MarkerSink(Protocol):
 
     def topic_id(self, partition: TopicPartition) -> bytes | None:
         """The id of the partition's topic in the committed metadata; None when there is no such partition."""
+
+    def is_elsewhere(self, partition: TopicPartition) -> bool:
+        """Whether its marker has to be sent to another node."""
 
     def write_marker(
         self,
@@ -46,6 +60,13 @@ class MarkerSink(Protocol):
         is. A leader that cannot be reached is a refusal too."""
 
 
+class _Running(NamedTuple):
+    """What sees to the end of a transaction, for a coordinator epoch."""
+
+    epoch: Epoch
+    task: asyncio.Future[None]
+
+
 class MarkerWriter:
     """A task for each transaction whose end has to wait. `done` is called when all of its markers are written;
     `is_coordinator` tells whether this node still coordinates a transactional id in the epoch that its markers carry.
@@ -57,50 +78,78 @@ class MarkerWriter:
         self._sink = sink
         self._done = done
         self._is_coordinator = is_coordinator
-        self._tasks: dict[str, asyncio.Future[None]] = {}
+        self._tasks: dict[str, _Running] = {}
+        self._answers: dict[str, asyncio.Future[None]] = {}
 
-    def start(self, transaction: Transaction, coordinator_epoch: Epoch, decided: asyncio.Future[None] | None) -> None:
-        """Begins when `decided`, the commit of the decision, is done: at once, if it is. Whoever waits for that commit
-        from now on goes on after the markers are written."""
+    def start(self, transaction: Transaction, coordinator_epoch: Epoch, decided: Commit) -> None:
+        """Begins when the decision is committed: at once, if it is. Whoever waits for that commit from now on goes on
+        after the markers are written that belong to this node, and finds in `when_written` whether there are others."""
         begun = Begun(self._see_to(transaction, coordinator_epoch, decided))
         if not begun.is_over:
-            self._keep(transaction.transactional_id, begun.in_task())
+            self._keep(transaction.transactional_id, coordinator_epoch, begun.in_task())
 
-    def carry_on(
-        self, transaction: Transaction, coordinator_epoch: Epoch, decided: asyncio.Future[None] | None
-    ) -> None:
+    def carry_on(self, transaction: Transaction, coordinator_epoch: Epoch, decided: Commit) -> None:
         """What was left over when the state was loaded begins in a turn of its own: the load writes nothing of it. It
         replaces what began after an earlier load."""
         task = asyncio.ensure_future(self._see_to(transaction, coordinator_epoch, decided))
-        self._keep(transaction.transactional_id, task)
+        self._keep(transaction.transactional_id, coordinator_epoch, task)
 
-    def _keep(self, transactional_id: str, task: asyncio.Future[None]) -> None:
+    def when_written(self, transactional_id: str) -> asyncio.Future[None] | None:
+        """What the answer to the end of a transaction has to wait for once the decision is committed; None: nothing."""
+        answer = self._answers.get(transactional_id)
+        return None if answer is None else asyncio.shield(answer)
+
+    def stop(self, transactional_id: str, coordinator_epoch: Epoch) -> None:
+        """This epoch is over. What a newer one has begun goes on."""
+        running = self._tasks.get(transactional_id)
+        if running is not None and running.epoch <= coordinator_epoch:
+            running.task.cancel()
+
+    def _keep(self, transactional_id: str, epoch: Epoch, task: asyncio.Future[None]) -> None:
         before = self._tasks.get(transactional_id)
         if before is not None:
-            before.cancel()
-        self._tasks[transactional_id] = task
+            before.task.cancel()
+        self._tasks[transactional_id] = _Running(epoch, task)
         task.add_done_callback(lambda ended: self._forget(transactional_id, ended))
 
     def _forget(self, transactional_id: str, task: asyncio.Future[None]) -> None:
-        if self._tasks.get(transactional_id) is task:
+        running = self._tasks.get(transactional_id)
+        if running is not None and running.task is task:
             del self._tasks[transactional_id]
 
-    async def _see_to(
-        self, transaction: Transaction, coordinator_epoch: Epoch, decided: asyncio.Future[None] | None
-    ) -> None:
+    async def _see_to(self, transaction: Transaction, coordinator_epoch: Epoch, decided: Commit) -> None:
         transactional_id = transaction.transactional_id
+        ending = _Ending(self._sink, transaction, coordinator_epoch, self._is_coordinator, self._expect)
         try:
-            if decided is not None:
-                await decided
-            ending = _Ending(self._sink, transaction, coordinator_epoch, self._is_coordinator)
-            if not await ending.write() or not await self._note_end(ending, transactional_id):
+            is_written = await _is_committed(ending, decided) and await ending.write()
+            if not is_written or not await self._note_end(ending, transactional_id):
                 logger.info("the end of the transaction of %r is left to its next coordinator", transactional_id)
-        except Refused as refusal:
-            # The decision was not committed: whoever leads the partition now knows whether it stands.
-            logger.warning("the end of the transaction of %r is not carried out: %s", transactional_id, refusal)
         except Exception:
             # A mistake of ours: the transaction stays as it is decided, and the next start carries it out.
             logger.critical("the markers of a transaction are not written until the next start", exc_info=True)
+
+    def _expect(self, transactional_id: str, answers: list[asyncio.Future[None]]) -> None:
+        """Other nodes were asked to write markers: so long the end of the transaction is not answered."""
+        told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting = len(answers)
+
+        def end() -> None:
+            timer.cancel()
+            if self._answers.get(transactional_id) is told:
+                del self._answers[transactional_id]
+            if not told.done():
+                told.set_result(None)
+
+        def answered(_: asyncio.Future[None]) -> None:
+            nonlocal waiting
+            waiting -= 1
+            if not waiting:
+                end()
+
+        timer = told.get_loop().call_later(LONGEST_ANSWER_WAIT_S, end)
+        self._answers[transactional_id] = told
+        for answer in answers:
+            answer.add_done_callback(answered)
 
     async def _note_end(self, ending: _Ending, transactional_id: str) -> bool:
         """Whether it is noted. The disk may refuse the last record as well as a marker."""
@@ -115,16 +164,33 @@ class MarkerWriter:
                 await asyncio.sleep(_RETRY_S)
 
     async def close(self) -> None:
-        tasks = list(self._tasks.values())
+        tasks = [running.task for running in self._tasks.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def _is_committed(ending: _Ending, decided: Commit) -> bool:
+    """False when another coordinator has taken over before the decision was committed: it knows whether it stands."""
+    while True:
+        try:
+            commit = decided()
+            if commit is not None:
+                await commit
+            return True
+        except Refused as refusal:
+            if not ending.is_ours():
+                logger.info("a decision is left to the next coordinator: %s", refusal)
+                return False
+        await asyncio.sleep(_RETRY_S)
+        if not ending.is_ours():
+            return False
+
+
 class _Ending:
     """The markers of one transaction."""
 
-    __slots__ = ("_coordinator_epoch", "_is_coordinator", "_sink", "_told", "_transaction")
+    __slots__ = ("_coordinator_epoch", "_expect", "_is_coordinator", "_sink", "_told", "_transaction")
 
     def __init__(
         self,
@@ -132,7 +198,9 @@ class _Ending:
         transaction: Transaction,
         coordinator_epoch: Epoch,
         is_coordinator: Callable[[str, Epoch], bool],
+        expect: Callable[[str, list[asyncio.Future[None]]], None],
     ) -> None:
+        self._expect = expect
         self._sink = sink
         self._transaction = transaction
         self._coordinator_epoch = coordinator_epoch
@@ -148,8 +216,16 @@ class _Ending:
         retry_s = _RETRY_S
         while left:
             # All are written before the first is waited for: their flushes go on at the same time.
-            attempts = [self._attempt(partition) for partition in left]
-            written = [attempt if isinstance(attempt, bool) else await attempt for attempt in attempts]
+            elsewhere: list[asyncio.Future[None]] = []
+            attempts = [self._attempt(partition, elsewhere) for partition in left]
+            if elsewhere and retry_s == _RETRY_S:
+                self._expect(self._transaction.transactional_id, elsewhere)
+            try:
+                written = [attempt if isinstance(attempt, bool) else await attempt for attempt in attempts]
+            except asyncio.CancelledError:
+                for answer in elsewhere:
+                    answer.cancel()
+                raise
             refusing = [partition for partition, is_written in zip(left, written, strict=True) if not is_written]
             if refusing:
                 await asyncio.sleep(retry_s)
@@ -163,8 +239,9 @@ class _Ending:
         """Whether this node still coordinates the transaction, in the epoch that its markers carry."""
         return self._is_coordinator(self._transaction.transactional_id, self._coordinator_epoch)
 
-    def _attempt(self, partition: TopicPartition) -> Begun[bool] | bool:
-        """Whether the marker of one partition is written, at once or when its flush is over."""
+    def _attempt(self, partition: TopicPartition, elsewhere: list[asyncio.Future[None]]) -> Begun[bool] | bool:
+        """Whether the marker of one partition is written, at once or when it is committed. Those that other nodes have
+        to write are added to `elsewhere`."""
         transaction = self._transaction
         is_commit = transaction.state == TransactionState.PREPARE_COMMIT
         try:
@@ -178,7 +255,11 @@ class _Ending:
             )
         except Refused as refusal:
             return self._refused(partition, refusal)
-        return True if commit is None else Begun(self._committed(partition, commit))
+        if commit is None:
+            return True
+        if isinstance(commit, asyncio.Future) and self._sink.is_elsewhere(partition):
+            elsewhere.append(commit)
+        return Begun(self._committed(partition, commit))
 
     async def _committed(self, partition: TopicPartition, commit: Awaitable[None]) -> bool:
         try:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
-from semel.coordinator.shard import Entry
+from semel.coordinator.shard import Entry, emptied
 from semel.coordinator.txn.state import TransactionState
 from semel.log.types import Epoch, Offset, ProducerId
 from semel.records.read import Record
@@ -190,3 +191,6 @@ class Transactions:
 
     def replay_marker(self, producer_id: ProducerId, *, is_commit: bool) -> None:
         """Nobody writes to this topic inside a transaction."""
+
+    def dropped(self) -> Iterator[None]:
+        return emptied(self.by_id, self.offsets)

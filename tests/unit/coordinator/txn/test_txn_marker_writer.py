@@ -30,11 +30,15 @@ class Leaders:
         self.topics = {P0: b"out", P1: b"out"}
         """What the committed metadata say: topic ids by partition."""
         self.tries = 0
+        self.elsewhere: set[TopicPartition] = set()
         self.is_slow = False
         self.flushes: list[asyncio.Future[None]] = []
 
     def topic_id(self, partition: TopicPartition) -> bytes | None:
         return self.topics.get(partition)
+
+    def is_elsewhere(self, partition: TopicPartition) -> bool:
+        return partition in self.elsewhere
 
     def write_marker(
         self, partition: TopicPartition, kind: ControlType, producer_id: int, epoch: int, coordinator: int, bumps: bool
@@ -67,6 +71,10 @@ def writer_to(leaders: Leaders, endings: Endings, is_coordinator: Callable[[], b
     return MarkerWriter(leaders, endings, lambda transactional_id, epoch: is_coordinator())
 
 
+def at_once() -> None:
+    """The decision is committed."""
+
+
 def in_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     @functools.wraps(test)
     def runs(**arguments: Any) -> None:
@@ -79,7 +87,7 @@ def in_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[
 async def test_a_partition_that_refuses_is_tried_again_and_only_that_one() -> None:
     leaders, endings = Leaders(p1=[ErrorCode.KAFKA_STORAGE_ERROR]), Endings()
     writer = writer_to(leaders, endings)
-    writer.start(PREPARED, 3, None)
+    writer.start(PREPARED, 3, at_once)
     await asyncio.sleep(1)
     assert leaders.taken == [(P0, ControlType.COMMIT), (P1, ControlType.COMMIT)]
     assert endings.over == [ID]
@@ -99,7 +107,7 @@ NEVER_SETTLED = [
 async def test_no_refusal_makes_a_partition_leave_the_transaction(code: ErrorCode) -> None:
     """Its records would stay invisible for ever, and their commit be told as done."""
     leaders, endings = Leaders(p1=[code] * 20), Endings()
-    writer_to(leaders, endings).start(PREPARED, 3, None)
+    writer_to(leaders, endings).start(PREPARED, 3, at_once)
     await asyncio.sleep(10)
     assert not endings.over
     await asyncio.sleep(40)
@@ -111,7 +119,7 @@ async def test_no_refusal_makes_a_partition_leave_the_transaction(code: ErrorCod
 async def test_a_partition_that_the_committed_metadata_lack_needs_no_marker() -> None:
     leaders, endings = Leaders(), Endings()
     del leaders.topics[P1]
-    writer_to(leaders, endings).start(PREPARED, 3, None)
+    writer_to(leaders, endings).start(PREPARED, 3, at_once)
     assert endings.over == [ID]
     assert leaders.taken == [(P0, ControlType.COMMIT)]
 
@@ -121,7 +129,7 @@ async def test_a_partition_that_the_committed_metadata_lack_needs_no_marker() ->
 async def test_a_partition_leaves_when_its_topic_is_deleted_while_it_refuses(made_anew: bytes | None) -> None:
     """A topic that is made anew under its name meanwhile is another one: nothing of the transaction is in there."""
     leaders, endings = Leaders(p1=[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 100), Endings()
-    writer_to(leaders, endings).start(PREPARED, 3, None)
+    writer_to(leaders, endings).start(PREPARED, 3, at_once)
     await asyncio.sleep(5)
     assert not endings.over
     if made_anew is None:
@@ -138,7 +146,7 @@ async def test_a_coordinator_that_was_replaced_leaves_the_end_to_the_next_one() 
     leaders, endings = Leaders(p1=[ErrorCode.TRANSACTION_COORDINATOR_FENCED] * 100), Endings()
     is_coordinator = True
     writer = writer_to(leaders, endings, lambda: is_coordinator)
-    writer.start(PREPARED, 3, None)
+    writer.start(PREPARED, 3, at_once)
     await asyncio.sleep(5)
     is_coordinator = False
     await asyncio.sleep(2)
@@ -152,7 +160,7 @@ async def test_a_coordinator_that_was_replaced_leaves_the_end_to_the_next_one() 
 @in_virtual_time
 async def test_a_coordinator_that_was_replaced_does_not_note_the_end_either() -> None:
     leaders, endings = Leaders(), Endings()
-    writer_to(leaders, endings, lambda: False).start(PREPARED, 3, None)
+    writer_to(leaders, endings, lambda: False).start(PREPARED, 3, at_once)
     await asyncio.sleep(1)
     assert not endings.over
 
@@ -161,8 +169,8 @@ async def test_a_coordinator_that_was_replaced_does_not_note_the_end_either() ->
 async def test_what_is_loaded_anew_replaces_what_began_before() -> None:
     leaders, endings = Leaders(p0=[ErrorCode.KAFKA_STORAGE_ERROR]), Endings()
     writer = writer_to(leaders, endings)
-    writer.start(PREPARED, 3, None)
-    writer.carry_on(PREPARED, 4, None)
+    writer.start(PREPARED, 3, at_once)
+    writer.carry_on(PREPARED, 4, at_once)
     await asyncio.sleep(1)
     assert endings.over == [ID], "once"
     assert not writer._tasks
@@ -172,7 +180,7 @@ async def test_what_is_loaded_anew_replaces_what_began_before() -> None:
 async def test_a_reason_is_told_once_however_often_a_partition_is_tried(caplog: pytest.LogCaptureFixture) -> None:
     leaders = Leaders(p1=[ErrorCode.TRANSACTION_COORDINATOR_FENCED] * 20)
     with caplog.at_level(logging.WARNING, "semel.coordinator"):
-        writer_to(leaders, Endings()).start(PREPARED, 3, None)
+        writer_to(leaders, Endings()).start(PREPARED, 3, at_once)
         await asyncio.sleep(40)
     (record,) = caplog.records
     assert record.getMessage().startswith(
@@ -183,7 +191,7 @@ async def test_a_reason_is_told_once_however_often_a_partition_is_tried(caplog: 
 @in_virtual_time
 async def test_an_end_that_cannot_be_noted_is_noted_later() -> None:
     leaders, endings = Leaders(), Endings(Refused(ErrorCode.NOT_COORDINATOR, "the disk is full"))
-    writer_to(leaders, endings).start(PREPARED, 3, None)
+    writer_to(leaders, endings).start(PREPARED, 3, at_once)
     await asyncio.sleep(1)
     assert endings.over == [ID]
     assert len(leaders.taken) == 2, "the markers are there already"
@@ -193,7 +201,7 @@ async def test_an_end_that_cannot_be_noted_is_noted_later() -> None:
 async def test_no_marker_is_written_before_the_decision_is_durable() -> None:
     leaders, endings = Leaders(), Endings()
     decided = asyncio.get_running_loop().create_future()
-    writer_to(leaders, endings).start(in_state(S.PREPARE_ABORT), 3, decided)
+    writer_to(leaders, endings).start(in_state(S.PREPARE_ABORT), 3, lambda: decided)
     await asyncio.sleep(0.01)
     assert not leaders.taken
     decided.set_result(None)
@@ -208,14 +216,14 @@ async def test_a_mistake_of_ours_is_told_and_a_close_is_not_called_one(caplog: p
     leaders = Leaders()
     with caplog.at_level(logging.CRITICAL, "semel.coordinator"):
         broken = writer_to(leaders, Endings(ZeroDivisionError("a mistake")))
-        broken.start(PREPARED, 3, None)
+        broken.start(PREPARED, 3, at_once)
         await asyncio.sleep(1)
         assert caplog.records[0].exc_info is not None
         assert isinstance(caplog.records[0].exc_info[1], ZeroDivisionError)
         caplog.clear()
         leaders.is_slow = True
         closed = writer_to(leaders, Endings())
-        closed.start(PREPARED, 3, None)
+        closed.start(PREPARED, 3, at_once)
         await asyncio.sleep(0.01)
         await closed.close()
         await asyncio.sleep(0.01)
@@ -227,7 +235,7 @@ async def test_a_mistake_of_ours_is_told_and_a_close_is_not_called_one(caplog: p
 async def test_where_everything_is_durable_at_once_the_transaction_is_over_at_once() -> None:
     leaders, endings = Leaders(), Endings()
     writer = writer_to(leaders, endings)
-    writer.start(PREPARED, 3, None)
+    writer.start(PREPARED, 3, at_once)
     assert leaders.taken == [(P0, ControlType.COMMIT), (P1, ControlType.COMMIT)]
     assert endings.over == [ID]
     assert not writer._tasks
@@ -236,7 +244,7 @@ async def test_where_everything_is_durable_at_once_the_transaction_is_over_at_on
 @in_virtual_time
 async def test_what_was_left_over_at_a_restart_is_not_written_by_the_start_itself() -> None:
     leaders, endings = Leaders(), Endings()
-    writer_to(leaders, endings).carry_on(PREPARED, 3, None)
+    writer_to(leaders, endings).carry_on(PREPARED, 3, at_once)
     assert not leaders.taken
     await asyncio.sleep(0.01)
     assert len(leaders.taken) == 2
@@ -247,7 +255,7 @@ async def test_what_was_left_over_at_a_restart_is_not_written_by_the_start_itsel
 async def test_whoever_waits_for_the_decision_too_finds_the_markers_written() -> None:
     leaders = Leaders()
     decided, answer = (asyncio.get_running_loop().create_future() for _ in range(2))
-    writer_to(leaders, Endings()).start(PREPARED, 3, decided)
+    writer_to(leaders, Endings()).start(PREPARED, 3, lambda: decided)
 
     async def answered() -> int:
         await answer
@@ -264,7 +272,7 @@ async def test_whoever_waits_for_the_decision_too_finds_the_markers_written() ->
 async def test_markers_are_written_without_waiting_for_each_other_and_the_end_waits_for_all() -> None:
     leaders, endings = Leaders(), Endings()
     leaders.is_slow = True
-    writer_to(leaders, endings).start(PREPARED, 3, None)
+    writer_to(leaders, endings).start(PREPARED, 3, at_once)
     assert len(leaders.taken) == 2
     for flush in reversed(leaders.flushes):
         assert not endings.over
@@ -277,7 +285,7 @@ async def test_markers_are_written_without_waiting_for_each_other_and_the_end_wa
 async def test_a_marker_that_is_lost_before_it_is_durable_is_written_again() -> None:
     leaders, endings = Leaders(), Endings()
     leaders.is_slow = True
-    writer_to(leaders, endings).start(PREPARED, 3, None)
+    writer_to(leaders, endings).start(PREPARED, 3, at_once)
     leaders.is_slow = False
     leaders.flushes[0].set_exception(Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is closed"))
     leaders.flushes[1].set_result(None)
@@ -291,7 +299,7 @@ async def test_a_close_returns_when_nothing_runs_any_more() -> None:
     leaders, endings = Leaders(), Endings()
     leaders.is_slow = True
     writer = writer_to(leaders, endings)
-    writer.start(PREPARED, 3, None)
+    writer.start(PREPARED, 3, at_once)
     await asyncio.sleep(0.01)
     await writer.close()
     for flush in leaders.flushes:
@@ -305,7 +313,7 @@ async def test_what_has_ended_is_not_kept() -> None:
     leaders = Leaders()
     leaders.is_slow = True
     writer = writer_to(leaders, Endings())
-    writer.start(PREPARED, 3, None)
+    writer.start(PREPARED, 3, at_once)
     assert list(writer._tasks) == [ID]
     for flush in leaders.flushes:
         flush.set_result(None)
