@@ -58,6 +58,21 @@ class Committing:
         self.after_failure = after_failure
 
 
+class _LateRefusal:
+    """What is sent instead of an answer whose records were not committed."""
+
+    __slots__ = ("_committing", "_correlation_id", "_version")
+
+    def __init__(self, committing: Committing, correlation_id: int, version: int) -> None:
+        self._committing = committing
+        self._correlation_id = correlation_id
+        self._version = version
+
+    def after_failure(self) -> bytes:
+        parts = _parts(self._correlation_id, self._committing.after_failure(), self._version)
+        return b"".join(cast(list[bytes], parts))
+
+
 class Parked(ABC):
     """A request that waits without a task. It answers, or fails, from a callback of the loop of its own."""
 
@@ -148,7 +163,7 @@ class Router:
             return Ready(
                 _parts(header.correlation_id, result.response, version),
                 all_of(result.waits_for),
-                lambda: _parts(header.correlation_id, result.after_failure(), version),
+                _LateRefusal(result, header.correlation_id, version),
             )
         if isinstance(result, Parked):
             return self._parked(result, header.correlation_id, version)

@@ -307,15 +307,13 @@ class Partition(TermEnd):
 
     def release_waiting(self) -> None:
         high_watermark, waiting = self.log.high_watermark, self.waiting
-        is_enough = self.replicas is None or self.replicas.may_have_enough
+        if self.replicas is not None and not self.replicas.may_have_enough:
+            while waiting and waiting[0][0] < high_watermark:
+                _refuse(waiting.popleft()[2], self._not_enough(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
         while waiting and waiting[0][0] < high_watermark:
-            _, _, future = waiting.popleft()
-            if future.done():
-                continue
-            if is_enough:
+            future = waiting.popleft()[2]
+            if not future.done():
                 future.set_result(None)
-            else:
-                _refuse(future, self._not_enough(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
 
     def when_committed(self, last_offset: Offset, timeout_ms: int | None = None) -> asyncio.Future[None] | None:
         """None when everything up to `last_offset` is committed; otherwise a future of it, which may be Refused.
@@ -325,7 +323,7 @@ class Partition(TermEnd):
             return None
         future: asyncio.Future[None] = self._loop.create_future()
         until_ms = _NEVER_MS
-        if timeout_ms is not None and self.replicas is not None:
+        if self.replicas is not None and timeout_ms is not None:
             until_ms = self.clock.monotonic_ms() + timeout_ms
             self.replicas.note_waiting()
         waiting = self.waiting

@@ -64,19 +64,17 @@ class Later:
 
 
 class Ready(Later):
-    """One whose bytes are known, but that may not leave before `leave` is done. If that fails, `otherwise` makes what
-    is sent instead; without it the connection ends."""
+    """One whose bytes are known, but that may not leave before `leave` is done. If that fails, `taken` makes what is
+    sent instead; without it the connection ends."""
 
-    __slots__ = ("otherwise", "parts")
+    __slots__ = ("parts", "taken")
 
-    def __init__(
-        self, parts: Parts, leave: asyncio.Future[Any], otherwise: Callable[[], Parts | bytes] | None = None
-    ) -> None:
+    def __init__(self, parts: Parts, leave: asyncio.Future[Any], taken: AfterFailure | None = None) -> None:
         self.future = leave
         self.may_go_on = True
         self.holds_request = False
         self.parts = parts
-        self.otherwise = otherwise
+        self.taken = taken
 
 
 def all_of(commits: list[asyncio.Future[None]]) -> asyncio.Future[Any]:
@@ -126,17 +124,18 @@ class CloseConnection(Exception):
 
 
 class _Slot:
-    __slots__ = ("blocks", "future", "otherwise", "parts", "request_bytes")
+    __slots__ = ("blocks", "future", "parts", "request_bytes", "taken")
 
     def __init__(
         self,
         parts: Parts | None,
         future: asyncio.Future[Parts | None] | asyncio.Future[None] | None,
         blocks: bool,
+        taken: AfterFailure | None = None,
     ) -> None:
         self.parts = parts  # known before the future is done, of an answer that is `Ready`
         self.future = future
-        self.otherwise: Callable[[], Parts | bytes] | None = None
+        self.taken = taken
         self.blocks = blocks
         self.request_bytes = 0
 
@@ -399,7 +398,7 @@ class ServedConnection(Receiving):
         if not commits:
             self._take([answer], 0)
             return
-        self._take(Ready([answer], all_of(commits), None if taken is None else taken.after_failure), 0)
+        self._take(Ready([answer], all_of(commits), taken), 0)
 
     def _serve(self, frame: memoryview, budget_bytes: int) -> bool:
         """Whether the bytes of the request are still needed when this returns."""
@@ -423,9 +422,10 @@ class ServedConnection(Receiving):
         """Sends an answer when its turn comes. Whether the bytes of its request are still needed."""
         is_held = False
         if isinstance(answer, Later):
-            slot = _Slot(None, answer.future, not answer.may_go_on)
             if type(answer) is Ready:
-                slot.parts, slot.otherwise = answer.parts, answer.otherwise
+                slot = _Slot(answer.parts, answer.future, False, answer.taken)
+            else:
+                slot = _Slot(None, answer.future, not answer.may_go_on)
             is_held = answer.holds_request
             if is_held:
                 slot.request_bytes, budget_bytes = budget_bytes, 0
@@ -458,8 +458,8 @@ class ServedConnection(Receiving):
             self._refuse("its request was given up")
             return
         error = future.exception()
-        if error is not None and slot.otherwise is not None:
-            self._deliver_otherwise(slot, slot.otherwise)
+        if error is not None and slot.taken is not None:
+            self._deliver_otherwise(slot, slot.taken)
             return
         if isinstance(error, CloseConnection) or (error is not None and slot.parts is not None):
             self._refuse(str(error))
@@ -469,13 +469,13 @@ class ServedConnection(Receiving):
             return
         self._deliver(slot, future.result() if slot.parts is None else slot.parts)
 
-    def _deliver_otherwise(self, slot: _Slot, otherwise: Callable[[], Parts | bytes]) -> None:
+    def _deliver_otherwise(self, slot: _Slot, taken: AfterFailure) -> None:
         try:
-            answer = otherwise()
+            answer = taken.after_failure()
         except Exception as error:
             self.not_served(error)
         else:
-            self._deliver(slot, [answer] if isinstance(answer, bytes) else answer)
+            self._deliver(slot, [answer])
 
     def _deliver(self, slot: _Slot, parts: Parts | None) -> None:
         """An answer is there: it leaves when those before it have left."""
