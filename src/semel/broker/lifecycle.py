@@ -114,6 +114,7 @@ class BrokerLifecycle:
         self._task: asyncio.Task[None] | None = None
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
         self._wake = asyncio.Event()
+        self._is_hurried = False
         self._complaints = Complaints(logger)
 
     @property
@@ -264,18 +265,23 @@ class BrokerLifecycle:
 
     async def until_let_go(self) -> None:
         """Asks the controller to give its partitions to others. Waits for that, but not for ever."""
-        if self._task is None or self.state is not State.RUNNING:
+        if self._task is None or self.state is not State.RUNNING or self._is_hurried:
             return
         self._move(State.PENDING_CONTROLLED_SHUTDOWN)
         try:
             async with asyncio.timeout(SHUTDOWN_LIMIT_S):
-                await self._until(lambda: self.state is State.STOPPED)
+                await self._until(lambda: self.state is State.STOPPED or self._is_hurried)
         except TimeoutError:
             logger.warning(
                 "broker %d stops before the controller has let it go: it has waited for %g s",
                 self._node.node_id,
                 SHUTDOWN_LIMIT_S,
             )
+
+    def hurry(self) -> None:
+        """Nobody is there who could take its partitions: it stops without that."""
+        self._is_hurried = True
+        self._look()
 
     def _move(self, state: State) -> None:
         if (self.state, state) not in _MOVES:

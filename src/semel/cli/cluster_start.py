@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
 
 from semel.cli.connection import pairs
 from semel.cli.failures import CommandFailed, Exit
@@ -22,6 +21,7 @@ from semel.local.local_cluster import CannotOpen, LocalCluster
 from semel.local.node_process import NodeDied
 
 _LOOK_S = 0.2
+_SAME_S = 0.5
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -71,15 +71,18 @@ class _ToldToEnd(BaseException):
 
 @contextmanager
 def _told_to_end() -> Iterator[None]:
-    """The first signal raises _ToldToEnd, another KeyboardInterrupt."""
-    is_told = False
+    """The first signal raises _ToldToEnd, another KeyboardInterrupt: unless it comes so soon that it is the same one,
+    sent to a process and to its group."""
+    told_s: float | None = None
 
-    def hear(number: int, frame: FrameType | None) -> NoReturn:
-        nonlocal is_told
-        if is_told:
+    def hear(number: int, frame: FrameType | None) -> None:
+        nonlocal told_s
+        now_s = time.monotonic()
+        if told_s is None:
+            told_s = now_s
+            raise _ToldToEnd
+        if now_s > told_s + _SAME_S:
             raise KeyboardInterrupt
-        is_told = True
-        raise _ToldToEnd
 
     before = {number: signal.signal(number, hear) for number in _ENDING}
     try:
@@ -140,7 +143,8 @@ def _show(output: Output, cluster: LocalCluster, start_ms: int) -> None:
     ]
     output.table(("NODE", "ROLES", "ADDRESS", "PID"), rows)
     output.line()
-    output.line(f"A cluster of {len(layout.brokers)}, ready after {start_ms} ms; data and logs are in {cluster.root}.")
+    output.line(f"A cluster of {len(layout.brokers)}, ready after {start_ms} ms; with data and logs in")
+    output.line(f"  {cluster.root}")
     output.line()
     first = layout.brokers[0].address
     output.line("Try, in another terminal:")

@@ -43,6 +43,9 @@ async def run(options: argparse.Namespace, output: Output) -> int:
 def show(output: Output, view: ClusterView) -> None:
     controller = "" if view.controller is None else f", controller {view.controller} in epoch {view.controller_epoch}"
     output.line(f"cluster {view.cluster_id}{controller}")
+    if not view.has_controller:
+        text = "no controller answers: nothing can be changed, and no leader elected"
+        output.line(output.paint(text, "red"))
     output.line()
     has_racks = any(node.rack for node in view.nodes)
     titles = ("NODE", "STATE", "ROLES", "ADDRESS", *(("RACK",) if has_racks else ()))

@@ -106,7 +106,7 @@ def _age_ms() -> int:
 async def _serve(broker: Broker, *, is_json: bool, stops_at_eof: bool) -> int:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
-    if stops_at_eof and not _watch_input(loop, stopping):
+    if stops_at_eof and not _watch_input(loop, broker, stopping):
         return _refuse("--stop-at-eof needs a pipe or a terminal as standard input, and this is neither")
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
@@ -157,14 +157,15 @@ async def _started(broker: Broker, stopping: asyncio.Event) -> bool:
     return True
 
 
-def _watch_input(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> bool:
-    """Stops the node when standard input ends, within seconds: nobody may be left who would kill it. False: it cannot
-    be watched."""
+def _watch_input(loop: asyncio.AbstractEventLoop, broker: Broker, stopping: asyncio.Event) -> bool:
+    """Stops the node when standard input ends, within seconds: nobody may be left who would kill it, and the other
+    nodes of its cluster end, too. False: it cannot be watched."""
 
     def readable() -> None:
         if not os.read(0, _READ_BYTES):
             loop.remove_reader(0)
             logger.info("standard input has ended: the node stops")
+            broker.hurry()
             stopping.set()
             loop.call_later(_STOP_WITHIN_S, os._exit, Exit.FAILED)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -31,6 +32,8 @@ from semel.local.layout import (
 from semel.local.node_process import SERVE, STOP_TIMEOUT_S, NodeDied, NodeProcess, until_ready, wait_until_ready
 from semel.local.ports import HeldPorts
 
+_HAND_OVER_S = 1.0
+_LOOK_S = 0.01
 _LOCK = "cluster.lock"
 
 
@@ -192,6 +195,12 @@ class LocalCluster:
             running = [process for process in group if process.is_running]
             for process in running:
                 process.ask_to_stop()
+            # Nobody is left in the end to whom something could be handed over: it is tried, and not waited for.
+            hand_over_until_s = time.monotonic() + _HAND_OVER_S
+            while any(process.is_running for process in running) and time.monotonic() < hand_over_until_s:
+                time.sleep(_LOOK_S)
+            for process in running:
+                process.hurry()
             for process in running:
                 try:
                     process.stop(timeout_s)

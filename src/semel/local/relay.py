@@ -21,7 +21,7 @@ _UNKNOWN = -1
 _HOST = "127.0.0.1"
 _PIECE_BYTES = 1 << 16
 _HEADER_END = 14  # length, API key, version, correlation id, length of the client id
-_NODE_NAME = re.compile(rb"(?:broker|controller)-(\d+)(?:-|\Z)")
+_NODE_NAME = re.compile(rb"(?:broker|controller|raft-client)-(\d+)(?:-|\Z)")
 
 
 class Relay:

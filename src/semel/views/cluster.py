@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from semel.client.admin.admin import Admin
 from semel.client.admin.values import ClusterDescription, ConfigResource, QuorumDescription, Reassignment
-from semel.client.errors import SemelError
+from semel.client.errors import SemelError, UnsupportedByBroker
 from semel.client.metadata import NO_NODE, Topic, TopicPartition
 
 PATIENCE_S = 2.0
@@ -64,7 +64,8 @@ class PartitionView:
 
 @dataclass(frozen=True)
 class ClusterView:
-    """`controller_epoch` is that of the quorum's leader; -1 with `controller` None where the broker does not tell."""
+    """`controller_epoch` is that of the quorum's leader; -1 with `controller` None where the broker does not tell, or
+    where it could not be asked (`has_controller`): nothing can be changed then, and no leader elected."""
 
     cluster_id: str
     controller: int | None
@@ -73,6 +74,7 @@ class ClusterView:
     topics: int
     partitions: int
     replicas: int
+    has_controller: bool = True
     under_replicated: tuple[PartitionView, ...] = ()
     moving: Mapping[TopicPartition, Reassignment] = field(default_factory=dict)
 
@@ -86,7 +88,9 @@ class ClusterView:
 
     @property
     def is_healthy(self) -> bool:
-        return not self.under_replicated and all(node.state in (UP, ACTIVE) for node in self.nodes)
+        return (
+            self.has_controller and not self.under_replicated and all(node.state in (UP, ACTIVE) for node in self.nodes)
+        )
 
     def document(self) -> dict[str, object]:
         """For JSON."""
@@ -95,6 +99,7 @@ class ClusterView:
             "is_healthy": self.is_healthy,
             "controller": self.controller,
             "controller_epoch": self.controller_epoch,
+            "has_controller": self.has_controller,
             "nodes": [
                 {
                     "id": node.node_id,
@@ -145,7 +150,7 @@ async def look_at(admin: Admin) -> ClusterView:
     """Raises a SemelError if no broker answers at all."""
     cluster = await _described(admin)
     topics = await admin.list_topics(include_internal=True)
-    quorum, moving, ends = await asyncio.gather(
+    (quorum, has_controller), moving, ends = await asyncio.gather(
         _quorum(admin), _moving(admin), _ends_of_nodes(admin, cluster, topics.values())
     )
     lacking = _Lacking(topics, ends)
@@ -165,6 +170,7 @@ async def look_at(admin: Admin) -> ClusterView:
         topics=len(topics),
         partitions=len(all_partitions),
         replicas=sum(len(partition.replicas) for partition in all_partitions),
+        has_controller=has_controller,
         under_replicated=tuple(_partition(topic, number, least, lacking) for topic, number in troubled),
         moving=moving,
     )
@@ -174,21 +180,22 @@ async def look_at(admin: Admin) -> ClusterView:
 
 
 async def _described(admin: Admin) -> ClusterDescription:
-    from semel.client.errors import UnsupportedByBroker
-
     try:
         return await admin.describe_cluster(include_fenced=True)
     except UnsupportedByBroker:
         return await admin.describe_cluster()
 
 
-async def _quorum(admin: Admin) -> QuorumDescription | None:
-    """None where there is none, or where it cannot be asked now."""
+async def _quorum(admin: Admin) -> tuple[QuorumDescription | None, bool]:
+    """What is told of the controllers, and whether one of them decides, as far as is known."""
     try:
         async with asyncio.timeout(PATIENCE_S):
-            return await admin.describe_quorum()
+            found = await admin.describe_quorum()
+    except UnsupportedByBroker:
+        return None, True
     except (SemelError, TimeoutError):
-        return None
+        return None, False
+    return found, found.leader_id != NO_NODE
 
 
 async def _moving(admin: Admin) -> dict[TopicPartition, Reassignment]:

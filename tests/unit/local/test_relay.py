@@ -116,7 +116,7 @@ async def test_a_cut_holds_what_is_sent_until_it_is_over(world: World) -> None:
 
 
 async def test_a_cut_one_way_lets_the_other_way_through(world: World) -> None:
-    talk = await world.connect("controller-1")
+    talk = await world.connect("raft-client-1")
     assert await talk.hears(talk.first)
     world.relay.cut([(1, NODE)])
     talk.say(b"held")

@@ -40,6 +40,7 @@ class FakeAdmin:
         self.ends = {1: {0: 100, 1: 50}, 2: {0: 100, 1: 50}, 3: {0: 100, 1: 50}}
         self.silent: set[int] = set()
         self.has_quorum = True
+        self.has_controller = True
         self.moving: dict[TopicPartition, Reassignment] = {}
 
     async def describe_cluster(self, *, include_fenced: bool = False) -> ClusterDescription:
@@ -48,6 +49,8 @@ class FakeAdmin:
     async def describe_quorum(self) -> QuorumDescription:
         if not self.has_quorum:
             raise UnsupportedByBroker("no")
+        if not self.has_controller:
+            raise Disconnected("gone")
         observers = {number: QuorumReplica(number, 90 + number) for number in self.nodes}
         return QuorumDescription(3000, 7, 93, {3000: QuorumReplica(3000, 95)}, observers)
 
@@ -138,6 +141,15 @@ async def test_where_the_quorum_is_not_told_the_rest_is() -> None:
     assert view.is_healthy
     assert view.controller is None
     assert [node.metadata_lacks for node in view.nodes] == [None, None, None]
+
+
+async def test_a_controller_that_does_not_answer_is_no_good_news() -> None:
+    admin = FakeAdmin()
+    admin.has_controller = False
+    view = await _look(admin)
+    assert not view.has_controller
+    assert not view.is_healthy
+    assert "no controller answers" in _printed(view)
 
 
 def _printed(view: ClusterView) -> str:
