@@ -6,7 +6,7 @@ Combined: the same two, among other nodes. Controller only. Broker only: it foll
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from semel.broker.authoriser import AllowAll, Authoriser
 from semel.broker.broker_part import BrokerPart
@@ -205,15 +205,26 @@ class Broker:
             await self.controller_part.begin()
             self.server.open_gate(ListenerKind.CONTROLLERS)
             if self.broker_part is not None:
-                await self._join(self.broker_part, self.controller_part.channel, self.controller_part.current_offset)
+                controller = self.controller_part
+                await self._join(self.broker_part, controller.channel, controller.current_offset, controller.until)
         elif self.following is not None and self.broker_part is not None:
             following = self.following
             await following.start()
-            joining = self._join(self.broker_part, following.channel, following.current_offset)
+            joining = self._join(
+                self.broker_part, following.channel, following.current_offset, following.metadata.until
+            )
             await following.unless_impossible(joining)
 
-    async def _join(self, broker: BrokerPart, channel: RegistrationChannel, current_offset: Callable[[], int]) -> None:
-        self.joining = Joining(self.host, self.node, self.store, self.bound, channel, current_offset, self.on_broken)
+    async def _join(
+        self,
+        broker: BrokerPart,
+        channel: RegistrationChannel,
+        current_offset: Callable[[], int],
+        until: Callable[[Callable[[], bool]], Awaitable[None]],
+    ) -> None:
+        self.joining = Joining(
+            self.host, self.node, self.store, self.bound, channel, current_offset, until, self.on_broken
+        )
         await self.joining.join(broker)
         self.server.open_gate()
 

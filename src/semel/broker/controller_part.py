@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from semel.broker.cluster_view import ClusterView
@@ -26,6 +27,8 @@ from semel.wire.spec.controller_registration import (
 )
 from semel.wire.spec.metadata_records import BrokerEndpoint, MetadataRecord
 
+_SNAPSHOT_CHECK_S = 1.0
+
 
 class ControllerPart:
     """With one voter it is the active controller from its start on."""
@@ -44,6 +47,7 @@ class ControllerPart:
         self._random = host.random
         self._on_broken = on_broken
         self._upkeep: Upkeep | None = None
+        self._snapshots: asyncio.Task[None] | None = None
         layout = node.config.layout
         leads_as = None if layout.is_alone else node.node_id
         self.metadata = MetadataLog(host.disk, host.clock, log, on_broken, committed, leads_as=leads_as)
@@ -71,6 +75,12 @@ class ControllerPart:
     def current_offset(self) -> int:
         """The offset of the last record that is committed."""
         return self.metadata.log.high_watermark - 1
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        """Waits for something that has been decided to be true of the committed image."""
+        committed = self.metadata.when_committed()
+        if committed is not None and not is_so():
+            await committed
 
     async def begin_alone(self, listeners: Iterable[NodeListener]) -> None:
         """A start of a node that is a cluster of its own: it needs nobody to let it serve."""
@@ -102,6 +112,19 @@ class ControllerPart:
         if self.metadata.wants_snapshot:
             await self.metadata.snapshot()
         self._upkeep.start()
+        self._snapshots = asyncio.get_running_loop().create_task(self._write_snapshots())
+        self._snapshots.add_done_callback(self._ended)
+
+    async def _write_snapshots(self) -> None:
+        while True:
+            await asyncio.sleep(_SNAPSHOT_CHECK_S)
+            if self.metadata.wants_snapshot:
+                await self.metadata.snapshot()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._on_broken(error)
 
     def _registration(self) -> ControllerRegistrationRequest:
         return ControllerRegistrationRequest(
@@ -126,4 +149,7 @@ class ControllerPart:
     async def close(self) -> None:
         if self._upkeep is not None:
             await self._upkeep.close()
+        if self._snapshots is not None:
+            self._snapshots.cancel()
+            await asyncio.gather(self._snapshots, return_exceptions=True)
         await self.metadata.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from semel.broker.broker_part import BrokerPart
 from semel.broker.lifecycle import BrokerLifecycle, RegistrationChannel
@@ -16,7 +16,8 @@ from semel.wire.spec.broker_registration import BrokerFeature, BrokerListener
 
 
 class Joining:
-    """`current_offset` is the offset of the last record that this node's image has."""
+    """`current_offset` is the offset of the last record that this node's image has; `until` waits for something to be
+    true of that."""
 
     def __init__(
         self,
@@ -26,8 +27,10 @@ class Joining:
         bound: Mapping[str, NodeListener],
         channel: RegistrationChannel,
         current_offset: Callable[[], int],
+        until: Callable[[Callable[[], bool]], Awaitable[None]],
         on_broken: Callable[[BaseException], None],
     ) -> None:
+        self._until = until
         self._store = store
         self._node = node
         self.lifecycle = BrokerLifecycle(
@@ -67,6 +70,11 @@ class Joining:
         await broker.apply_image()
         broker.start()
         await lifecycle.until_unfenced()
+        # The controller's answer may come before the record of it, and a client would not find this broker here.
+        await self._until(lambda: self._node.node_id in broker.cluster.image.brokers and not self._is_fenced(broker))
+
+    def _is_fenced(self, broker: BrokerPart) -> bool:
+        return broker.cluster.image.brokers[self._node.node_id].fenced
 
     async def leave(self) -> None:
         """Before a clean stop: others lead what this broker led."""

@@ -209,7 +209,7 @@ class BrokerLifecycle:
             broker_id=self._node.node_id,
             broker_epoch=self._node.broker_epoch,
             current_metadata_offset=self._current_offset(),
-            want_fence=sent_in in (State.STARTING, State.CATCHING_UP),
+            want_fence=sent_in in (State.STARTING, State.CATCHING_UP, State.RECOVERY),
             want_shut_down=sent_in is State.PENDING_CONTROLLED_SHUTDOWN,
         )
         try:
@@ -218,6 +218,8 @@ class BrokerLifecycle:
                 return await self._register_again(ErrorCode(answer.error_code))
         except (Refused, CannotJoin) as error:
             self._complaints.say("heartbeat", logging.WARNING, "broker %d: %s", self._node.node_id, error)
+            if self.state is State.PENDING_CONTROLLED_SHUTDOWN:
+                self._move(State.STOPPED)  # nobody is there who could give its partitions to others
             return min(self._heartbeat_s, 1.0)
         if answer.error_code:
             text = "the controller refuses the heartbeat of broker %d: %s"

@@ -91,6 +91,7 @@ class MetadataLog:
         self._uncommitted: deque[tuple[Offset, Sequence[MetadataRecord], asyncio.Future[None]]] = deque()
         self._watchers: dict[object, Callable[[], None]] = {}
         self._bytes_since_snapshot = log.size_bytes
+        self.snapshot_after_bytes = _SNAPSHOT_AFTER_BYTES
         self._partition.watch(self, self._commit)
         self.epoch_start = log.end_offset
         if leads_as is not None:
@@ -109,6 +110,7 @@ class MetadataLog:
         if state is not None:
             newest = max(newest, state.epoch)
         if leads_as is not None:
+            newest = max(newest, 0)  # in which nobody leads
             self._disk.make_dirs(log.directory)
             write_state_now(self._disk, log.directory, QuorumState(newest + 1, leads_as, leads_as, (leads_as,)))
             self._disk.sync_parents_now(log.directory)
@@ -174,7 +176,7 @@ class MetadataLog:
 
     @property
     def wants_snapshot(self) -> bool:
-        return self._bytes_since_snapshot >= _SNAPSHOT_AFTER_BYTES and not self._held.is_open
+        return self._bytes_since_snapshot >= self.snapshot_after_bytes and not self._held.is_open
 
     async def snapshot(self) -> None:
         """Writes the committed image down and drops the part of the log that it stands for."""

@@ -43,6 +43,11 @@ class Leadership:
         self._silent = False  # the leader has not answered: others may know of a new one
 
     @property
+    def voters(self) -> tuple[int, ...]:
+        """Those that the settings name."""
+        return tuple(self._voters)
+
+    @property
     def addresses(self) -> Mapping[int, HostPort]:
         """What leaders were told to be at counts more than what the settings say."""
         return {**self._servers, **self._voters, **self._told}

@@ -148,7 +148,7 @@ class Observer:
         known = (self._leadership.epoch, self._leadership.leader_id)
         directory, is_known = self.log.log.directory, self._leadership.leader is not None
         if is_known and known != self._written and self._disk.exists(directory):
-            write_state_now(self._disk, directory, QuorumState(*known))
+            write_state_now(self._disk, directory, QuorumState(*known, voters=self._leadership.voters))
             self._written = known
         return is_news
 
