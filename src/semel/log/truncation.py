@@ -18,6 +18,7 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
+from semel.host.descriptors import is_short
 from semel.log.epochs import FILE_NAME as EPOCHS_FILE
 from semel.log.errors import BrokenLog, CorruptSegment
 from semel.log.indexes import AbortedTransaction
@@ -34,6 +35,7 @@ logger = logging.getLogger("semel.log")
 
 _BATCHES_AT_ONCE = 256
 _WARM_BYTES = 1 << 20
+_SHORT_RETRY_S = 0.1
 
 
 class _Tail(NamedTuple):
@@ -122,15 +124,19 @@ def finish_cut_now(log: Log) -> None:
 
 
 async def _make_durable(log: Log) -> None:
-    try:
-        if log.segments:
-            await log.segments[-1].flush()
-        if log.disk.exists(log.directory):
-            await log.disk.sync_dir(log.directory)
-    except OSError as failure:
-        log.note_failure(failure)
-        raise
-    log.has_unsynced_cut = False
+    while log.has_unsynced_cut:
+        try:
+            if log.segments:
+                await log.segments[-1].flush()
+            if log.disk.exists(log.directory):
+                await log.disk.sync_dir(log.directory)
+        except OSError as failure:
+            if is_short(failure):  # the disk was not asked: nothing may be appended until it was
+                await asyncio.sleep(_SHORT_RETRY_S)
+                continue
+            log.note_failure(failure)
+            raise
+        log.has_unsynced_cut = False
 
 
 # -- what has to be known

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 
 import pytest
 from follower_samples import assert_alike, assert_finds, catch_up, follower_log
@@ -142,6 +143,17 @@ async def test_a_cut_that_cannot_be_made_durable_ends_the_node() -> None:
         await truncate_to(log, 4, NOW_MS)
     with pytest.raises(BrokenLog):
         finish_cut_now(log)
+
+
+async def test_a_cut_that_finds_no_descriptor_is_made_durable_when_there_is_one() -> None:
+    disk = SimDisk(9)
+    log = new_log(disk)
+    for _ in range(10):
+        write(log, batch())
+    disk.fail_at("sync_dir", error_number=errno.EMFILE, times=2)
+    await truncate_to(log, 4, NOW_MS)
+    assert not log.has_unsynced_cut
+    assert log.end_offset == 4
 
 
 async def test_a_file_that_cannot_be_cut_ends_the_node() -> None:
