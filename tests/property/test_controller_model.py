@@ -89,6 +89,7 @@ class World:
         self.min_insync = min_insync
         self.known: PartitionState | None = None  # by the leader, which may be behind
         self.proposed: tuple[int, ...] = ()
+        self.joining: tuple[int, ...] = ()  # with what is being decided
         self.high_watermark = 0
         self.acknowledged: list[int] = []
         self.next_record = 0
@@ -130,7 +131,7 @@ class World:
             assert after.leader_epoch > before.leader_epoch
         if after.leader_epoch > before.leader_epoch and after.leader >= 0 and after.leader != before.leader:
             # Who joins with the change that ends a reassignment may lead at once.
-            is_clean = after.leader in {*before.isr, *before.elr, *self.proposed}
+            is_clean = after.leader in {*before.isr, *before.elr, *self.joining}
             if not is_clean:
                 assert self.is_unclean_allowed
                 assert after.is_recovering
@@ -171,6 +172,12 @@ class World:
             replica.incarnation += 1
             self.register(node_id)
 
+    def bounce(self, node_id: int, cut: int) -> None:
+        self.crash(node_id, cut)
+        self.fence(node_id)
+        self.restart(node_id)
+        self.unfence(node_id)
+
     def fence(self, node_id: int) -> None:
         if not self.image.brokers[node_id].fenced:
             self.write(brokers.fence(self.image, CONFIG, node_id))
@@ -208,6 +215,13 @@ class World:
         if leader is not None and self.is_led(leader):
             self.replicas[leader].records.append(self.next_record)
             self.next_record += 1
+
+    def produce(self) -> None:
+        """A record, and everybody copies it who can."""
+        self.learn()
+        self.append()
+        for node_id in NODES:
+            self.follow(node_id)
 
     def is_led(self, leader: int) -> bool:
         return self.known is not None and self.known.leader == leader and self.replicas[leader].is_up
@@ -264,7 +278,9 @@ class World:
         topics = [AlterPartitionRequestTopic(topic_id=TOPIC_ID, partitions=[partition])]
         request = AlterPartitionRequest(broker_id=known.leader, topics=topics)
         records, _ = alter_partitions(self.rules(), request)
+        self.joining = self.proposed
         self.write([*records])
+        self.joining = ()
         if records and self.state.leader_epoch == known.leader_epoch:
             self.learn()
 
@@ -309,7 +325,7 @@ class World:
         # Without an unclean election, whoever can lead cleanly has everything that was acknowledged.
         if self.loses and not self.image.has_elr:
             return  # Kafka's "last replica standing"
-        for node_id in state.isr or state.elr:
+        for node_id in (*state.isr, *state.elr):
             replica = self.replicas[node_id]
             if not replica.may_have_lost:
                 assert replica.records[: len(self.acknowledged)] == self.acknowledged, node_id
@@ -334,7 +350,8 @@ STEPS = st.one_of(
         st.sampled_from(["fence", "unfence", "unfence", "restart", "restart", "stop", "follow", "follow", "follow"]),
         st.sampled_from(NODES),
     ),
-    st.tuples(st.just("crash"), st.sampled_from(NODES), st.integers(0, 3)),
+    st.tuples(st.sampled_from(["produce"])),
+    st.tuples(st.sampled_from(["crash", "bounce"]), st.sampled_from(NODES), st.integers(0, 3)),
     st.tuples(st.just("propose"), st.sets(st.sampled_from(NODES))),
     st.tuples(st.just("move"), st.none() | st.permutations(NODES).map(lambda order: order[: 1 + order[0] % 3])),
 )
