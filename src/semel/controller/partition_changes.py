@@ -11,11 +11,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from semel.controller.elections import Candidates, Election, elect
-from semel.controller.image import PartitionState
+from semel.controller.image import MIGRATING_DIRECTORY, PartitionState
 from semel.controller.levels import DIRECTORIES, WITHOUT_EPOCH_AT_SHRINK
 from semel.wire.spec.metadata_records import NO_LEADER, NO_LEADER_CHANGE, PartitionChangeRecord
 
-_RECOVERED, _RECOVERING, _AS_BEFORE = 0, 1, -1
+_AS_BEFORE = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +49,16 @@ def changed(
 ) -> PartitionChangeRecord | None:
     """The record, or None if nothing changes."""
     replicas, isr, removing, adding = _assignment(state, wanted)
-    directories = _directories(state, replicas, wanted.directories or {}, rules)
+    directories = _directories(state, replicas, wanted.directories, rules)
     elr = _eligible(state, replicas, isr, wanted.unclean, rules)
-    by_replica = dict(zip(replicas, directories, strict=True))
-    elected = elect(
-        Candidates(
-            replicas,
-            isr,
-            elr,
-            state.last_known_elr,
-            state.leader,
-            lambda node_id: node_id in by_replica and rules.is_acceptable(node_id, by_replica[node_id]),
-        ),
-        wanted.election,
-    )
+
+    def is_acceptable(node_id: int) -> bool:
+        if node_id not in replicas:
+            return False
+        directory = directories[replicas.index(node_id)] if directories else MIGRATING_DIRECTORY
+        return rules.is_acceptable(node_id, directory)
+
+    elected = elect(Candidates(replicas, isr, elr, state.last_known_elr, state.leader, is_acceptable), wanted.election)
     is_recovering = state.is_recovering if wanted.is_recovering is None else wanted.is_recovering
     if elected.is_unclean:
         isr, elr, is_recovering = (elected.leader,), (), True
@@ -73,7 +69,18 @@ def changed(
     leader = elected.leader if elected.leader != state.leader else NO_LEADER_CHANGE
     if leader == NO_LEADER_CHANGE and _begins_epoch(state, replicas, isr, rules):
         leader = state.leader
-    record = PartitionChangeRecord(
+    last_known = _last_known(state, leader, rules)
+    is_same = leader == NO_LEADER_CHANGE and last_known is None and is_recovering == state.is_recovering
+    if is_same and (isr, replicas, elr, removing, adding, directories) == (
+        state.isr,
+        state.replicas,
+        state.elr,
+        state.removing,
+        state.adding,
+        state.directories,
+    ):
+        return None
+    return PartitionChangeRecord(
         partition_id=index,
         topic_id=topic_id,
         isr=None if isr == state.isr else isr,
@@ -81,16 +88,11 @@ def changed(
         replicas=None if replicas == state.replicas else replicas,
         removing_replicas=None if removing == state.removing else removing,
         adding_replicas=None if adding == state.adding else adding,
-        leader_recovery_state=_AS_BEFORE
-        if is_recovering == state.is_recovering
-        else _RECOVERING
-        if is_recovering
-        else _RECOVERED,
-        directories=_told(state, directories, rules),
+        leader_recovery_state=_AS_BEFORE if is_recovering == state.is_recovering else int(is_recovering),
+        directories=_told(state, replicas, directories, rules),
         eligible_leader_replicas=None if elr == state.elr else elr,
-        last_known_elr=_last_known(state, leader, rules),
+        last_known_elr=last_known,
     )
-    return None if record == PartitionChangeRecord(partition_id=index, topic_id=topic_id) else record
 
 
 def _assignment(
@@ -102,10 +104,12 @@ def _assignment(
     isr = state.isr if wanted.isr is None else wanted.isr
     removing = state.removing if wanted.removing is None else wanted.removing
     adding = state.adding if wanted.adding is None else wanted.adding
+    if not removing and not adding:
+        return replicas, isr, (), ()
     staying = tuple(one for one in replicas if one not in removing)
     staying_isr = tuple(one for one in isr if one not in removing)
     needed = staying if len(adding) < len(removing) else adding
-    is_over = bool(removing or adding) and staying and staying_isr and set(needed) <= set(staying_isr)
+    is_over = staying and staying_isr and set(needed) <= set(staying_isr)
     return (staying, staying_isr, (), ()) if is_over else (replicas, isr, removing, adding)
 
 
@@ -124,18 +128,23 @@ def _eligible(
 
 
 def _directories(
-    state: PartitionState, replicas: tuple[int, ...], assigned: Mapping[int, bytes], rules: PartitionRules
+    state: PartitionState, replicas: tuple[int, ...], assigned: Mapping[int, bytes] | None, rules: PartitionRules
 ) -> tuple[bytes, ...]:
-    known = {node_id: state.directory_of(node_id) for node_id in state.replicas}
-    return tuple(
-        assigned[one] if one in assigned else known[one] if one in known else rules.directory(one) for one in replicas
-    )
+    """Of each replica; none at all where they were never told, or are not told at this level."""
+    if rules.level < DIRECTORIES or (replicas == state.replicas and not assigned):
+        return state.directories
+    known = {node_id: state.directory_of(node_id) for node_id in state.replicas} | dict(assigned or {})
+    directories = tuple(known[one] if one in known else rules.directory(one) for one in replicas)
+    return directories if any(one != MIGRATING_DIRECTORY for one in directories) else ()
 
 
-def _told(state: PartitionState, directories: tuple[bytes, ...], rules: PartitionRules) -> tuple[bytes, ...] | None:
-    if rules.level < DIRECTORIES or directories == tuple(state.directory_of(one) for one in state.replicas):
+def _told(
+    state: PartitionState, replicas: tuple[int, ...], directories: tuple[bytes, ...], rules: PartitionRules
+) -> tuple[bytes, ...] | None:
+    """As a record carries them: one for each replica, or Kafka fails over the record."""
+    if rules.level < DIRECTORIES or (directories == state.directories and len(replicas) == len(state.replicas)):
         return None
-    return directories
+    return directories or (MIGRATING_DIRECTORY,) * len(replicas)
 
 
 def _begins_epoch(
@@ -143,8 +152,9 @@ def _begins_epoch(
 ) -> bool:
     """A leader that stays begins an epoch when a replica is gone, so that nobody takes it for one; at older levels also
     when one leaves the ISR (KAFKA-15021)."""
-    has_shrunk = rules.level < WITHOUT_EPOCH_AT_SHRINK and not set(state.isr) <= set(isr)
-    return has_shrunk or not set(state.replicas) <= set(replicas)
+    if rules.level < WITHOUT_EPOCH_AT_SHRINK and not set(state.isr) <= set(isr):
+        return True
+    return replicas != state.replicas and not set(state.replicas) <= set(replicas)
 
 
 def _last_known(state: PartitionState, leader: int, rules: PartitionRules) -> tuple[int, ...] | None:

@@ -256,6 +256,21 @@ def test_a_replica_that_is_added_gets_a_directory_where_there_are_any(level: int
     assert epochs(state) == (5, 8)
 
 
+def test_where_directories_were_never_told_one_is_told_for_each_replica() -> None:
+    """Kafka ends over a record with fewer."""
+    cluster = Cluster(brokers=range(1, 5))
+    for node_id in range(1, 5):
+        cluster.image.brokers[node_id].log_dirs = []
+    cluster.partition(directories=())
+    record = cluster.rules().changed(
+        cluster.topic, 0, cluster.state(), Wanted(replicas=(4, 1, 2, 3), adding=(4,), removing=(3,))
+    )
+    assert record is not None
+    assert record.directories == (bytes(16),) * 4
+    assert cluster.after([record]).directories == ()
+    assert cluster.rules().changed(cluster.topic, 0, cluster.state(), Wanted()) is None
+
+
 def test_who_is_no_replica_any_more_is_not_eligible() -> None:
     cluster = Cluster(min_insync_replicas="2")
     moving(cluster, "123", "13", removing="3")
