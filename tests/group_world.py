@@ -17,6 +17,7 @@ from semel.coordinator.group.classic import Caller
 from semel.coordinator.group.classic_group import ClassicGroup
 from semel.coordinator.group.classic_states import ClassicState
 from semel.coordinator.group.coordinator import GroupCoordinator
+from semel.coordinator.group.group_memory import bytes_of_protocols, bytes_of_topics
 from semel.coordinator.group.group_shard import GroupShard
 from semel.coordinator.group.offsets import Committer, OffsetToCommit
 from semel.coordinator.group.state import GroupState
@@ -27,6 +28,7 @@ from semel.records.batch import BatchHeader, read_header, set_base_offset
 from semel.records.control import ControlType, control_batch
 from semel.records.read import Record, read_records
 from semel.replication.partition import Partition
+from semel.rpc.budget import MemoryBudget, Owner
 from semel.sim.clock import SimClock
 from semel.sim.loop import SimLoop, run
 from semel.wire.errors import ErrorCode
@@ -156,6 +158,7 @@ class World:
         )
         self.partitions = [MemoryPartition(index, self.clock) for index in range(2)]
         self._starts = 0
+        self.budget = MemoryBudget(256 << 20)
         self.groups = self._new_coordinator()
 
     def _new_coordinator(self) -> GroupCoordinator:
@@ -167,6 +170,7 @@ class World:
             lambda: self.config,
             self.clock,
             Random(self._starts),
+            self.budget,
         )
 
     # -- the cluster
@@ -202,6 +206,18 @@ class World:
 
     def partition_of(self, group_id: str = GROUP) -> MemoryPartition:
         return cast(MemoryPartition, self.side(group_id).shard.partition)
+
+    def check_counts(self) -> None:
+        """What members take of the memory is what those that are there have brought."""
+        sides = self.groups._sides.values()
+        classic = [group for side in sides for group in side.rebalance.groups.values()]
+        consumer = [group for side in sides for group in side.shard.state.consumer.values()]
+        for group in classic:
+            known = [bytes_of_protocols(member.protocols) for member in group.members.values()]
+            assert group.metadata_bytes == sum(known)
+        for other in consumer:
+            assert other.metadata_bytes == sum(bytes_of_topics(member.topics) for member in dict.values(other.members))
+        assert self.budget.bytes_of(Owner.GROUP) == sum(group.metadata_bytes for group in (*classic, *consumer))
 
     def check_replay(self) -> None:
         """Live state equals replayed state; a classic group at rest is what its record says."""
@@ -393,6 +409,8 @@ def run_in_world(scenario: Callable[[World], Coroutine[Any, Any, None]], setting
         world.groups.start()
         await scenario(world)
         world.check_replay()
+        world.check_counts()
         await world.groups.close()
+        assert world.budget.used_bytes == 0
 
     run(checked(), loop=loop)

@@ -35,7 +35,10 @@ from semel.quorum.metadata_topic import PARTITION, TOPIC_ID_TEXT
 from semel.quorum.metadata_topic import TOPIC as METADATA_TOPIC
 from semel.records import warn_if_uncompiled
 from semel.replication.term_kernel import Generation
+from semel.rpc.budget import MemoryBudget
+from semel.rpc.long_requests import LongRequests
 from semel.rpc.server import Limits, Server
+from semel.rpc.slices import Slices
 from semel.wire.spec.metadata_records import ConfigRecord, MetadataRecord
 
 # The metadata log is always durable before it counts, and is cut by snapshots, not by age.
@@ -73,7 +76,17 @@ class Broker:
         # Raised when a leader, a setting or a permission changes: what was concluded from them is asked again.
         self.generation = Generation()
         self.store = LogStore(host, config.log_dir(), config, on_broken)
-        self.fetch_sessions = FetchSessions(host.random, config.int("max.incremental.fetch.session.cache.slots"))
+        self.long_requests = LongRequests(
+            Slices(host.clock),
+            MemoryBudget(config.int("queued.max.request.bytes")),
+            lambda: self.node.config.int("max.request.entries"),
+        )
+        self.fetch_sessions = FetchSessions(
+            host.random,
+            config.int("max.incremental.fetch.session.cache.slots"),
+            most_partitions=config.int("max.incremental.fetch.session.partitions"),
+            budget=self.long_requests.budget,
+        )
         self.bound: dict[str, NodeListener] = {}  # listeners by name, with the ports that they have got
         self.controller_part: ControllerPart | None = None
         self.following: FollowingPart | None = None
@@ -93,6 +106,11 @@ class Broker:
     def image(self) -> MetadataImage:
         """Cluster metadata as committed."""
         return self.metadata.committed
+
+    @property
+    def budget(self) -> MemoryBudget:
+        """What clients may take of its memory."""
+        return self.long_requests.budget
 
     @property
     def listeners(self) -> list[NodeListener]:
@@ -136,7 +154,9 @@ class Broker:
         return store.load(METADATA_TOPIC, PARTITION, TOPIC_ID_TEXT, topic_config(_METADATA_CONFIG, self.config))
 
     def _make_controller(self, log: Log) -> None:
-        part = ControllerPart(self.host, self.node, log, self.on_broken, self._committed, self.bound)
+        part = ControllerPart(
+            self.host, self.node, log, self.on_broken, self._committed, self.bound, self.long_requests.slices
+        )
         self.controller_part, self.controller = part, part.controller
         self.metadata: MetadataSource = part.metadata
         self.cluster = part.roles.cluster
@@ -163,6 +183,7 @@ class Broker:
             self.generation,
             self.fetch_sessions,
             lambda: self.server.newest_connection,
+            self.long_requests,
         )
         self.broker_part, self.roles, self.cluster, self.topics = part, part.roles, part.cluster, part.topics
         self.groups, self.transactions, self.markers = part.groups, part.transactions, part.markers
@@ -173,10 +194,11 @@ class Broker:
             self.authoriser,
             None if self.broker_part is None else self.broker_part.roles,
             self.generation,
+            self.long_requests,
             controller=None if self.controller_part is None else self.controller_part.roles,
             forwarder=None if self.following is None else self.following.forwarder,
         )
-        self.server = Server(self.host, _limits(self.config), self._router.dispatch, self._request_failed)
+        self.server = Server(self.host, _limits(self.config), self._router.dispatch, self._request_failed, self.budget)
 
     async def _listen(self) -> None:
         for listener in self.config.layout.listeners:
@@ -307,5 +329,4 @@ def _limits(config: BrokerConfig) -> Limits:
         idle_ms=config.int("connections.max.idle.ms"),
         frame_bytes=config.int("socket.request.max.bytes"),
         frame_bytes_before_authentication=config.int("sasl.server.max.receive.size"),
-        requests_in_memory_bytes=config.int("queued.max.request.bytes"),
     )

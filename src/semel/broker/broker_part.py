@@ -24,6 +24,7 @@ from semel.config import ListenerKind
 from semel.host.api import Host
 from semel.log.store import LogStore
 from semel.replication.term_kernel import Generation
+from semel.rpc.long_requests import LongRequests
 from semel.wire.spec.metadata_records import MetadataRecord, RemoveTopicRecord
 
 # More than any cluster has followers: one session for each of their fetchers.
@@ -44,6 +45,7 @@ class BrokerPart:
         generation: Generation,
         fetch_sessions: FetchSessions,
         newest_connection: Callable[[], int],
+        long_requests: LongRequests,
     ) -> None:
         self._node = node
         self._has_image = False
@@ -75,6 +77,7 @@ class BrokerPart:
             topics,
             host.clock,
             host.random,
+            long_requests.budget,
             self.producer_ids.next,
             newest_connection,
             None if is_alone else partial(self._new_peers, host),
@@ -101,6 +104,7 @@ class BrokerPart:
             replica_sessions=FetchSessions(host.random, _REPLICA_SESSIONS, ReplicaSession),
             store=store,
             read_failures=ReadFailures(),
+            slices=long_requests.slices,
             clock=host.clock,
             disk=host.disk,
             jobs=host.jobs,

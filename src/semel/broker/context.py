@@ -27,14 +27,21 @@ def authorise(authoriser: Authoriser, principal: str, operation: Operation, reso
 class RequestContext:
     """One per request."""
 
-    __slots__ = ("_authoriser", "client_id", "connection", "version")
+    __slots__ = ("_authoriser", "client_id", "connection", "is_long", "version")
 
     def __init__(
-        self, connection: ServedConnection, version: int, client_id: str | None, authoriser: Authoriser
+        self,
+        connection: ServedConnection,
+        version: int,
+        client_id: str | None,
+        authoriser: Authoriser,
+        *,
+        is_long: bool = False,
     ) -> None:
         self.connection = connection
         self.version = version
         self.client_id = client_id
+        self.is_long = is_long  # it has many entries, and its handler may wait between them
         self._authoriser = authoriser
 
     @property

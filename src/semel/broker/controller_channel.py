@@ -19,6 +19,7 @@ from semel.controller.controller import Controller, CreatedTopic, NewTopic
 from semel.controller.image import TOPIC_RESOURCE
 from semel.coordinator.topic_names import INTERNAL_TOPICS
 from semel.log.errors import Refused
+from semel.rpc.slices import Slices
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from semel.wire.spec.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -84,9 +85,10 @@ class AdminChannel(ControllerChannel, Protocol):
 class LocalController:
     """The channel of the node that holds the active controller."""
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: Controller, slices: Slices) -> None:
         self._controller = controller
         self.active = ActiveController(controller)
+        self._slices = slices
 
     async def create_topics(
         self, wanted: Sequence[NewTopic], *, validate_only: bool = False
@@ -153,13 +155,15 @@ class LocalController:
         return await self.active.alter_partition(request)
 
     async def _decided(self, decisions: Iterable[Callable[[], R]]) -> list[R | Refused]:
-        """Nothing else runs between the decisions of one request; then it waits for what they rest on."""
+        """One by one, in slices of the loop; then it waits for what they rest on."""
         results: list[R | Refused] = []
         for decide in decisions:
             try:
                 results.append(decide())
             except Refused as refusal:
                 results.append(refusal)
+            if self._slices.step():
+                await self._slices.next()
         committed = self._controller.metadata.when_committed()
         if committed is not None:
             await committed

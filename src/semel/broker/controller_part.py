@@ -20,6 +20,7 @@ from semel.controller.metadata_log import MetadataLog
 from semel.controller.upkeep import Upkeep
 from semel.host.api import Host
 from semel.log.log import Log
+from semel.rpc.slices import Slices
 from semel.wire.spec.controller_registration import (
     ControllerFeature,
     ControllerListener,
@@ -41,6 +42,7 @@ class ControllerPart:
         on_broken: Callable[[BaseException], None],
         committed: Callable[[Sequence[MetadataRecord]], None],
         bound: Mapping[str, NodeListener],
+        slices: Slices,
     ) -> None:
         self._node = node
         self._disk = host.disk
@@ -52,7 +54,7 @@ class ControllerPart:
         leads_as = None if layout.is_alone else node.node_id
         self.metadata = MetadataLog(host.disk, host.clock, log, on_broken, committed, leads_as=leads_as)
         self.controller = Controller(self.metadata, node.config, host.random, host.clock, lambda: node.cluster_id)
-        self.channel = LocalController(self.controller)
+        self.channel = LocalController(self.controller, slices)
         metadata = self.metadata
         cluster = ClusterView(lambda: metadata.committed, lambda: metadata.next_offset)
         self.inner_requests = InnerRequests()
@@ -69,6 +71,7 @@ class ControllerPart:
             active_controller=self.channel.active,
             quorum=MetadataLeader(node.node_id, node.directory_id, metadata, host.disk, host.clock),
             inner_requests=self.inner_requests,
+            slices=slices,
             clock=host.clock,
         )
 

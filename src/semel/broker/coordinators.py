@@ -26,6 +26,7 @@ from semel.coordinator.txn.transactions import Transactions
 from semel.host.api import Clock
 from semel.log.types import ProducerId
 from semel.replication.partition import Partition
+from semel.rpc.budget import MemoryBudget
 from semel.wire.spec.metadata_records import (
     MetadataRecord,
     PartitionChangeRecord,
@@ -43,6 +44,7 @@ class Coordinators:
         topics: Topics,
         clock: Clock,
         random: Random,
+        budget: MemoryBudget,
         next_producer_id: Callable[[], Awaitable[ProducerId]],
         newest_connection: Callable[[], int],
         peers: Callable[[str], PeerCaller] | None = None,
@@ -57,6 +59,7 @@ class Coordinators:
             lambda: node.config,
             clock,
             random,
+            budget,
             slices=slices,
             newest_connection=newest_connection,
         )

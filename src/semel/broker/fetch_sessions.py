@@ -2,7 +2,8 @@
 
 A session is found by id and stepped by epoch, so a request that was lost or sent twice is noticed. The cache holds a
 bounded number of sessions; when it is full, one that has not been used for two minutes makes room, or the new one is
-not kept, which the client understands.
+not kept, which the client understands. Nor is one kept that has too many partitions, or for which the budget of memory
+has no room; one that outgrows that ends, and its client begins anew.
 
 A request looks only at partitions that may have something to tell. Those of which the reader knows all call when that
 is over: so it costs what there is to tell, however many partitions the session has.
@@ -11,14 +12,17 @@ is over: so it costs what there is to tell, however many partitions the session 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
+from sys import maxsize
 from typing import TypeAlias
 
 from semel.log.errors import Refused
 from semel.replication.partition import Partition
+from semel.rpc.budget import NO_LIMIT, MemoryBudget, Owner
+from semel.rpc.slices import Slices
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.fetch import FetchRequest, FetchRequestPartition
 
@@ -31,8 +35,12 @@ _EVICTABLE_AFTER_MS = 120_000
 # Topic name (or id, from version 13 on) and partition.
 Key: TypeAlias = tuple[str | bytes, int]
 
+# About what they take.
+_SESSION_BYTES = 2000
+_PARTITION_BYTES = 600
 
-@dataclass
+
+@dataclass(slots=True)
 class Told:
     """What the client was last told of a partition; a change is news."""
 
@@ -58,14 +66,24 @@ class FetchSession:
     told: dict[Key, Told] = field(default_factory=dict)
     used_ms: int = 0
     replica_id: int = NO_REPLICA
+    counted_bytes: int = 0  # of the budget
     _watched: dict[Key, Partition] = field(default_factory=dict)
     _waiting: dict[object, Callable[[], None]] = field(default_factory=dict)
 
     def update(self, request: FetchRequest) -> None:
+        """Brings it up to date with a request."""
+        for _ in self._updating(request):
+            pass
+
+    async def update_in_slices(self, request: FetchRequest, slices: Slices) -> None:
+        await slices.each(self._updating(request))
+
+    def _updating(self, request: FetchRequest) -> Iterator[None]:
         for forgotten in request.forgotten_topics_data:
             topic = forgotten.topic_id if self.uses_ids else forgotten.topic
             for index in forgotten.partitions:
                 self._forget((topic, index))
+                yield
         if request.isolation_level != self.isolation_level:
             self.isolation_level = request.isolation_level
             self.unsettled.update(dict.fromkeys(self.partitions))
@@ -75,6 +93,7 @@ class FetchSession:
                 key = (name, partition.partition)
                 self.partitions[key] = partition
                 self.unsettled[key] = None
+                yield
 
     def _forget(self, key: Key) -> None:
         self.partitions.pop(key, None)
@@ -85,7 +104,7 @@ class FetchSession:
     def settle(self, key: Key, partition: Partition) -> None:
         """The reader knows all of it. No await between finding that and this: nothing that comes is missed."""
         self.watch(key, partition)
-        del self.unsettled[key]
+        self.unsettled.pop(key, None)
 
     def watch(self, key: Key, partition: Partition) -> None:
         """Until there is something new in it, which ends the watch: a reader that is behind costs writers nothing."""
@@ -123,9 +142,20 @@ class FetchSession:
 class FetchSessions:
     """Of consumers, or with `make` of others."""
 
-    def __init__(self, random: Random, slots: int, make: Callable[..., FetchSession] = FetchSession) -> None:
+    def __init__(
+        self,
+        random: Random,
+        slots: int,
+        make: Callable[..., FetchSession] = FetchSession,
+        *,
+        most_partitions: int = maxsize,
+        budget: MemoryBudget | None = None,
+    ) -> None:
+        """`most_partitions`: of one session. Without a budget there is no limit."""
         self._random = random
         self._slots = slots
+        self._most_partitions = most_partitions
+        self._budget = budget or MemoryBudget(NO_LIMIT)
         self._make = make
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
 
@@ -134,14 +164,19 @@ class FetchSessions:
 
     def begin(self, request: FetchRequest, uses_ids: bool, now_ms: int, replica_id: int = NO_REPLICA) -> FetchSession:
         """The session that a request belongs to, brought up to date with it; raises Refused for an unknown one."""
+        session = self.find(request, uses_ids, now_ms, replica_id)
+        session.update(request)
+        self.keep(session, request, now_ms)
+        return session
+
+    def find(self, request: FetchRequest, uses_ids: bool, now_ms: int, replica_id: int = NO_REPLICA) -> FetchSession:
+        """The session that a request belongs to, which is to be brought up to date with it, and then given to `keep`.
+        Raises Refused for an unknown one."""
         if request.session_epoch in (_FINAL_EPOCH, _INITIAL_EPOCH):
-            if (replaced := self._sessions.pop(request.session_id, None)) is not None:
-                replaced.end()
-            session = self._make(uses_ids=uses_ids, used_ms=now_ms, replica_id=replica_id)
-            session.update(request)
-            if request.session_epoch == _INITIAL_EPOCH and session.partitions:
-                self._keep(session, now_ms)
-            return session
+            replaced = self._sessions.get(request.session_id)
+            if replaced is not None:
+                self._drop(replaced)
+            return self._make(uses_ids=uses_ids, used_ms=now_ms, replica_id=replica_id)
         known = self._sessions.get(request.session_id)
         if known is None or known.replica_id != replica_id:
             raise Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"there is no fetch session {request.session_id}")
@@ -154,21 +189,60 @@ class FetchSessions:
             raise Refused(
                 ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "a fetch session goes on with topic names or ids as it began"
             )
-        known.update(request)
         known.epoch = 1 if known.epoch == _LARGEST_EPOCH else known.epoch + 1
         known.used_ms = now_ms
         self._sessions.move_to_end(known.session_id)
         return known
 
-    def _keep(self, session: FetchSession, now_ms: int) -> None:
-        if len(self._sessions) >= self._slots:
-            oldest = next(iter(self._sessions.values()), None)
-            if oldest is None or now_ms - oldest.used_ms < _EVICTABLE_AFTER_MS:
+    def keep(self, session: FetchSession, request: FetchRequest, now_ms: int) -> None:
+        """A session that has been brought up to date is kept, if it wants to be and may. Raises Refused for one that
+        was kept before and may not any more."""
+        if session.is_kept:
+            if not self._count(session):
+                self._drop(session)
+                raise Refused(
+                    ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"fetch session {session.session_id} has too many partitions"
+                )
+        elif request.session_epoch == _INITIAL_EPOCH and session.partitions and session.session_id == NO_SESSION:
+            self._keep_new(session, now_ms)
+
+    def _keep_new(self, session: FetchSession, now_ms: int) -> None:
+        if len(session.partitions) > self._most_partitions:
+            return
+        is_full = len(self._sessions) >= self._slots
+        if is_full and not self._end_one_out_of_use(now_ms):
+            return
+        while not self._count(session):
+            if not self._end_one_out_of_use(now_ms):
                 return
-            del self._sessions[oldest.session_id]
-            oldest.end()
         while session.session_id == NO_SESSION or session.session_id in self._sessions:
             session.session_id = self._random.randrange(1, 1 << 31)
         session.epoch = 1
         session.is_kept = True
         self._sessions[session.session_id] = session
+
+    def _count(self, session: FetchSession) -> bool:
+        """Whether it may be as large as it is."""
+        if len(session.partitions) > self._most_partitions:
+            return False
+        size_bytes = _SESSION_BYTES + _PARTITION_BYTES * len(session.partitions)
+        grown_bytes = size_bytes - session.counted_bytes
+        if grown_bytes > 0 and not self._budget.take(grown_bytes, Owner.SESSION):
+            return False
+        if grown_bytes < 0:
+            self._budget.give_back(-grown_bytes, Owner.SESSION)
+        session.counted_bytes = size_bytes
+        return True
+
+    def _end_one_out_of_use(self, now_ms: int) -> bool:
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None or now_ms - oldest.used_ms < _EVICTABLE_AFTER_MS:
+            return False
+        self._drop(oldest)
+        return True
+
+    def _drop(self, session: FetchSession) -> None:
+        self._sessions.pop(session.session_id, None)
+        session.end()
+        self._budget.give_back(session.counted_bytes, Owner.SESSION)
+        session.counted_bytes = 0

@@ -1,12 +1,14 @@
 """One fetch request, from its first try to its answer: batches as file ranges, what is news in a session, refusals.
 
 A try reads every partition of the session that may have something to tell; when too little is there it is parked
-(`parked_fetch.py`) and tried again when one of them has more. `replica_fetching.py` is the same for followers.
+(`parked_fetch.py`) and tried again when one of them has more. One that has many to look at is a task that reads them in
+slices (`long_fetch.py`). `replica_fetching.py` is the same for followers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
+from typing import cast
 
 from semel.broker.authoriser import Operation
 from semel.broker.cluster_view import ClusterView
@@ -77,14 +79,23 @@ class Fetch:
 
     def read(self, *, warmed: bool = False) -> None:
         """Reads partitions of the session, until the byte limit of the request."""
+        for _ in self.reading(warmed=warmed):
+            pass
+
+    def reading(self, *, warmed: bool = False) -> Iterator[Key]:
+        """The same, partition by partition: it may be left alone after each that it yields, which it has read."""
         self.release()
         before, self._found = self._found, {}
         left = min(self._request.max_bytes, self._node.config.int("fetch.max.bytes"))
         session = self._session
         for key in list(session.unsettled):
-            found = self._read_one(key, session.partitions[key], left, before.get(key), warmed)
+            wanted = session.partitions.get(key)
+            if wanted is None:  # forgotten meanwhile
+                continue
+            found = self._read_one(key, wanted, left, before.get(key), warmed)
             if found is None:
                 session.settle(key, self._partitions[key])
+                yield key
                 continue
             self._found[key] = found
             if not isinstance(found, Fetched) or found.diverging is not None:
@@ -95,6 +106,7 @@ class Fetch:
                 self._pinned.append(found.records)
             elif found.records is not None:
                 self.cold.append(found.records)
+            yield key
 
     def _read_one(
         self,
@@ -173,12 +185,18 @@ class Fetch:
 
     def wait(self, waiter: object, wake: Callable[[], None]) -> None:
         """After each try that has not found enough: whatever changes in any partition wakes."""
-        session = self._session
-        for key in session.unsettled:
-            partition = self._partitions.get(key)
-            if partition is not None:
-                session.watch(key, partition)
-        session.wait(waiter, wake)
+        for key in self._session.unsettled:
+            self.watch(key)
+        self.call(waiter, wake)
+
+    def watch(self, key: Key) -> None:
+        partition = self._partitions.get(key)
+        if partition is not None:
+            self._session.watch(key, partition)
+
+    def call(self, waiter: object, wake: Callable[[], None]) -> None:
+        """Calls `wake` when there is news of a partition that is watched."""
+        self._session.wait(waiter, wake)
 
     def leave(self, waiter: object) -> None:
         self._session.leave(waiter)
@@ -194,6 +212,15 @@ class Fetch:
         self.cold = []
 
     def response(self) -> FetchResponse:
+        telling = self.telling()
+        while True:
+            try:
+                next(telling)
+            except StopIteration as end:
+                return cast(FetchResponse, end.value)
+
+    def telling(self) -> Generator[None, None, FetchResponse]:
+        """Makes the answer, and stops after each partition of it."""
         session = self._session
         topics: dict[str | bytes, list[FetchResponsePartition]] = {}
         hints: LeaderHints | None = None
@@ -205,8 +232,9 @@ class Fetch:
                 result = _refused(key, found, hints)
             if not session.session_id or self._is_news(key, result):
                 topics.setdefault(key[0], []).append(result)
-            if result.records:
+            if result.records and key in session.unsettled:
                 session.unsettled.move_to_end(key)
+            yield
         return FetchResponse(
             session_id=session.session_id,
             responses=[

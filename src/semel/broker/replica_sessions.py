@@ -7,6 +7,7 @@ request says that it is there still: that is counted when it is over.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -19,12 +20,13 @@ from semel.wire.spec.fetch import FetchRequest
 class ReplicaSession(FetchSession):
     _at_end: set[Key] = field(default_factory=set)
 
-    def update(self, request: FetchRequest) -> None:
-        super().update(request)
+    def _updating(self, request: FetchRequest) -> Iterator[None]:
+        yield from super()._updating(request)
         for wanted in request.topics:
             name = wanted.topic_id if self.uses_ids else wanted.topic
             for one in wanted.partitions:
                 self._at_end.discard((name, one.partition))  # it says for itself where it is
+                yield
 
     def settle(self, key: Key, partition: Partition) -> None:
         super().settle(key, partition)

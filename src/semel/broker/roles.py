@@ -31,6 +31,7 @@ from semel.coordinator.group.coordinator import GroupCoordinator
 from semel.coordinator.txn.coordinator import TransactionCoordinator
 from semel.host.api import Clock, Disk, Jobs
 from semel.log.store import LogStore
+from semel.rpc.slices import Slices
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Roles:
     replica_sessions: FetchSessions
     store: LogStore
     read_failures: ReadFailures
+    slices: Slices  # long requests share the loop by them
     clock: Clock
     disk: Disk
     jobs: Jobs
@@ -70,6 +72,7 @@ class ControllerRoles:
     active_controller: ActiveController  # what nodes and administrators ask of it
     quorum: MetadataLeader  # the metadata log, for those who follow it
     inner_requests: InnerRequests  # that brokers have sent on
+    slices: Slices
     clock: Clock
 
 

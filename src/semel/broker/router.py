@@ -5,6 +5,13 @@ API is served on the kinds of listener that `HANDLERS` says; what only the activ
 the parts of the controller, or sent on to it. A handler returns its response, None for no answer, a `Committing` when
 the answer only waits for durability, a `Parked` when it comes with something that others do, or a coroutine when it
 has to wait.
+API is served on the kinds of listener that `HANDLERS` says. A handler returns its response, None for no answer, a
+`Committing` when the answer only waits for durability, a `Parked` when it comes with something that others do, or a
+coroutine when it has to wait.
+
+Requests with many entries are decoded in slices, and long answers encoded in slices (`rpc/long_requests.py`), with the
+loop free for others in between. Handlers that work through many items do it with the role `slices`, or give an array
+whose elements are made when they are encoded (`wire/lazy.py`).
 """
 
 from __future__ import annotations
@@ -24,9 +31,12 @@ from semel.broker.inner_requests import Sender
 from semel.broker.produce_lanes import ProduceLanes
 from semel.broker.roles import ControllerRoles, Roles, with_roles
 from semel.controller.image import LOGGER_RESOURCE
+from semel.host.api import FileRange
 from semel.log.errors import Refused
 from semel.replication.term_kernel import Generation
 from semel.rpc.begun import Begun
+from semel.rpc.budget import Owner
+from semel.rpc.long_requests import SMALL_FRAME_BYTES, LongAnswer, LongRequests
 from semel.rpc.served import Answer, CloseConnection, Later, Parts, Promised, Ready, ServedConnection, all_of
 from semel.wire.apis import API, request_class, response_class
 from semel.wire.codec import decoder
@@ -34,7 +44,7 @@ from semel.wire.errors import ErrorCode, WireError
 from semel.wire.frame import RequestHeader, read_request_header, response_parts
 from semel.wire.schema import Request, Response
 from semel.wire.spec.api_versions import ApiVersion, ApiVersionsResponse
-from semel.wire.spec.fetch import FetchRequest
+from semel.wire.spec.fetch import FetchRequest, FetchResponse
 from semel.wire.spec.incremental_alter_configs import IncrementalAlterConfigsRequest
 from semel.wire.spec.produce import ProduceRequest, ProduceResponse
 
@@ -102,11 +112,13 @@ class Router:
         authoriser: Authoriser,
         roles: Roles | None,
         generation: Generation,
+        long_requests: LongRequests,
         *,
         controller: ControllerRoles | None = None,
         forwarder: Forwarder | None = None,
     ) -> None:
         self._authoriser = authoriser
+        self._long = long_requests
         self._forwarder = forwarder
         self._routes: dict[str, dict[int, _Route]] = {}
         if roles is not None:
@@ -145,7 +157,13 @@ class Router:
                 return self._unsupported_version(header.api_key, version, header.correlation_id)
             if route.is_forwarded and self._is_for_the_controller(route, header, frame):
                 return Later(self._forward(connection, bytes(frame), header))
-            request, _ = decoder(route.request_class, version)(frame, header.body_position)
+            if len(frame) <= SMALL_FRAME_BYTES:
+                request, _ = decoder(route.request_class, version)(frame, header.body_position)
+            else:
+                found = self._long.decoded_at_once(route.request_class, version, frame, header.body_position)
+                if found is None:
+                    return self._serve_long(connection, frame, header, route)
+                request = found
         except WireError as error:
             raise CloseConnection(str(error)) from error
         context = RequestContext(connection, version, header.client_id, self._authoriser)
@@ -156,6 +174,8 @@ class Router:
         if isinstance(result, Response):
             if header.api_key == _FETCH and route.learns:
                 self._fetch_lanes.learn(connection, frame, header, cast(FetchRequest, request))
+            elif header.api_key != _PRODUCE:
+                return self._answer(header.correlation_id, result, version)
             return _parts(header.correlation_id, result, version)
         if result is None:
             return None
@@ -169,8 +189,53 @@ class Router:
             return self._parked(result, header.correlation_id, version)
         begun = Begun(result)
         if begun.is_over:
-            return None if begun.result is None else _parts(header.correlation_id, begun.result, version)
-        return Later(begun.in_task_of(_finish(begun, header.correlation_id, version)), holds_request=True)
+            return None if begun.result is None else self._answer(header.correlation_id, begun.result, version)
+        return Later(begun.in_task_of(self._finish(begun, header.correlation_id, version)), holds_request=True)
+
+    def _answer(self, correlation_id: int, response: Response, version: int) -> Answer:
+        answer = LongAnswer(response, version, correlation_id)
+        return answer.parts() if self._long.is_made_at_once(answer) else Later(self._finished(answer))
+
+    async def _finish(self, response: Awaitable[Response | None], correlation_id: int, version: int) -> Parts | None:
+        answer = await response
+        return None if answer is None else await self._finished(LongAnswer(answer, version, correlation_id))
+
+    async def _finished(self, answer: LongAnswer) -> Parts:
+        try:
+            return await self._long.finished(answer)
+        except BaseException:
+            if isinstance(answer.response, FetchResponse):
+                _release_ranges(answer.response)
+            raise
+
+    def _serve_long(
+        self, connection: ServedConnection, frame: memoryview, header: RequestHeader, route: _Route
+    ) -> Answer:
+        # It begins at once: later the frame may not be there any more.
+        begun = Begun(self._served_long(connection, frame, header, route))
+        return begun.result if begun.is_over else Later(begun.in_task(), holds_request=True)
+
+    async def _served_long(
+        self, connection: ServedConnection, frame: memoryview, header: RequestHeader, route: _Route
+    ) -> Parts | None:
+        """One request with many entries. Its frame stays as it is meanwhile."""
+        version = header.api_version
+        is_shared = connection.is_shared(frame)
+        account = self._long.account(0 if is_shared else len(frame))
+        try:
+            if is_shared:
+                frame = memoryview(bytearray(frame))
+                account.take_anyway(len(frame), Owner.REQUEST)
+            request = await self._long.decoded(route.request_class, version, frame, header.body_position, account)
+            context = RequestContext(connection, version, header.client_id, self._authoriser, is_long=True)
+            result = route.handle(request, context)
+            # None, a response, or a coroutine: of one that `is_long`, nothing else.
+            response = result if result is None or isinstance(result, Response) else await result
+            if response is None:
+                return None
+            return await self._finished(LongAnswer(response, version, header.correlation_id))
+        finally:
+            account.close()
 
     # -- what the active controller decides
 
@@ -178,8 +243,10 @@ class Router:
         """The levels of a node's loggers are changed on that node, whoever the controller is."""
         if header.api_key != _INCREMENTAL_ALTER_CONFIGS:
             return True
-        request, _ = decoder(IncrementalAlterConfigsRequest, header.api_version)(frame, header.body_position)
-        return all(resource.resource_type != LOGGER_RESOURCE for resource in request.resources)
+        cls, version = IncrementalAlterConfigsRequest, header.api_version
+        request = self._long.decoded_at_once(cls, version, frame, header.body_position)
+        # A node does not have so many loggers that a request for them is long.
+        return request is None or all(resource.resource_type != LOGGER_RESOURCE for resource in request.resources)
 
     async def _forward(self, connection: ServedConnection, frame: bytes, header: RequestHeader) -> Parts:
         assert self._forwarder is not None
@@ -194,14 +261,24 @@ class Router:
                 raise Refused(ErrorCode.INVALID_REQUEST, f"{API[header.api_key].name} is not for the controller")
             if not route.min_version <= header.api_version <= route.max_version:
                 raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"{API[header.api_key].name} {header.api_version}")
-            request, _ = decoder(route.request_class, header.api_version)(frame, header.body_position)
-        except WireError as error:
+            return await self._served_inner(frame, sender, header, route)
+        except (WireError, CloseConnection) as error:
             raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from error
-        context = RequestContext(cast(ServedConnection, sender), header.api_version, header.client_id, self._authoriser)
-        result = route.handle(request, context)
-        response = result if isinstance(result, Response) else await result
-        parts = _parts(header.correlation_id, response, header.api_version)
-        return b"".join(cast(list[bytes], parts))[_LENGTH_BYTES:]
+
+    async def _served_inner(self, frame: memoryview, sender: Sender, header: RequestHeader, route: _Route) -> bytes:
+        version = header.api_version
+        account = self._long.account()
+        try:
+            request = await self._long.decoded(route.request_class, version, frame, header.body_position, account)
+            context = RequestContext(
+                cast(ServedConnection, sender), version, header.client_id, self._authoriser, is_long=True
+            )
+            result = route.handle(request, context)
+            response = result if isinstance(result, Response) else await result
+            parts = await self._long.finished(LongAnswer(response, version, header.correlation_id))
+            return b"".join(cast(list[bytes], parts))[_LENGTH_BYTES:]
+        finally:
+            account.close()
 
     def _unsupported_version(self, key: int, version: int, correlation_id: int) -> Answer:
         """A client that asks for versions in a version we do not know is told, in the oldest form, what we know."""
@@ -236,9 +313,12 @@ def _nothing(request: Any, context: RequestContext) -> Any:
     raise AssertionError("it is sent on")
 
 
-async def _finish(response: Awaitable[Response | None], correlation_id: int, version: int) -> Parts | None:
-    answer = await response
-    return None if answer is None else _parts(correlation_id, answer, version)
+def _release_ranges(response: FetchResponse) -> None:
+    """Of an answer that nobody gets."""
+    for topic in response.responses:
+        for partition in topic.partitions:
+            if type(partition.records) is FileRange:
+                partition.records.release()
 
 
 def _parts(correlation_id: int, response: Response, version: int) -> Parts:

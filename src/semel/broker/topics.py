@@ -424,6 +424,9 @@ class Topics:
             who = "nobody" if state.leader == NO_NODE else f"node {state.leader}"
             raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name}-{index} is not led here: {who} leads it")
         topic = self.by_name.get(name)
+        if topic is not None and self._due_leaders.pop((topic.topic_id, index), True) is None:
+            self._begin(topic, index)  # it was to wait for others that nobody asks for
+            return self.partition(name, index)
         offline = None if topic is None else topic.partitions.get(index)
         if isinstance(offline, OfflinePartition):
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"{name}-{index} is offline: {offline.reason}")

@@ -55,7 +55,14 @@ CONNECTIONS = [
             "past that it stops reading until some are answered, and closes connections whose request does not come "
             "on; -1 sets no limit.",
             minimum=1, also=-1, kafka_default="-1"),
+    Setting("max.request.entries", INT, 50_000,
+            "How many entries (topics, partitions, names and the like) one request may have; a connection that sends "
+            "more is closed.", minimum=1, needs_restart=False, kafka_default="none"),
     Setting("max.incremental.fetch.session.cache.slots", INT, 1000, "How many fetch sessions are kept.", minimum=0),
+    Setting("max.incremental.fetch.session.partitions", INT, 50_000,
+            "How many partitions one fetch session may have; a fetch of more is answered without a session, as are "
+            "fetches when all sessions take a quarter of queued.max.request.bytes.",
+            minimum=0, kafka_default="none"),
     Setting("fetch.max.bytes", INT, 55 * MEBIBYTE,
             "The most that one fetch returns, except that the first batch is always returned whole.", minimum=1024),
     Setting("max.request.partition.size.limit", INT, 2000,

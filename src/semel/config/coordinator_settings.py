@@ -22,6 +22,10 @@ GROUPS = [
     Setting("group.initial.rebalance.delay.ms", INT, 3000,
             "How long a new classic group waits for more members before its first rebalance.", minimum=0),
     Setting("group.max.size", INT, INT_MAX, "How many members a classic group may have.", minimum=1),
+    Setting("group.max.metadata.bytes", INT, 8 * 1024 * 1024,
+            "How many bytes of metadata the members of one group may bring together, with some hundred for each member "
+            "and name; a member that brings more is refused, and so are all when those of all groups take a quarter of "
+            "queued.max.request.bytes.", minimum=1, kafka_default="none"),
     Setting("group.consumer.session.timeout.ms", INT, 45_000,
             "A member of a KIP-848 group that is silent for this long is removed.", minimum=1),
     Setting("group.consumer.min.session.timeout.ms", INT, 45_000,

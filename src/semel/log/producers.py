@@ -46,6 +46,10 @@ class Entry(NamedTuple):
     transaction_first_offset: Offset
 
 
+def entry_of(row: bytes) -> Entry:
+    return Entry(*ENTRY.unpack_from(row))
+
+
 class Batch(NamedTuple):
     """One batch of the window: its sequences and where it stands in the log."""
 
@@ -240,8 +244,7 @@ class Producers:
         return next(iter(self._open.values()), None)
 
     def entries(self) -> Iterator[Entry]:
-        for row in self.live_rows.values():
-            yield Entry(*ENTRY.unpack_from(row))
+        return map(entry_of, self.live_rows.values())
 
     def entry(self, producer_id: ProducerId) -> Entry | None:
         row = self.live_rows.get(producer_id)

@@ -80,7 +80,7 @@ class MemoryBudget:
         self.waiting = 0
         self._of_owner = dict.fromkeys(Owner, 0)
         self._most_of_owner = {owner: int(self.limit_bytes * rule.share) for owner, rule in OWNERS.items()}
-        self._when_short = when_short
+        self.when_short = when_short
         self._line: list[tuple[int, int, int, Waiter]] = []  # a heap; those that do not wait any more are passed over
         self._turns = count(1)
         self._numbers = count()
@@ -97,14 +97,18 @@ class MemoryBudget:
 
     def take(self, size_bytes: int, owner: Owner = Owner.REQUEST) -> bool:
         """Takes the bytes if they are there and nobody waits before us."""
+        if not self.has_room(size_bytes, owner):
+            return False
+        self.take_anyway(size_bytes, owner)
+        return True
+
+    def has_room(self, size_bytes: int, owner: Owner) -> bool:
+        """Whether `take` would take them."""
         if OWNERS[owner].waits and self.waiting:
             return False
         if self.used_bytes + size_bytes > self.limit_bytes:
             return False
-        if self._of_owner[owner] + size_bytes > self._most_of_owner[owner]:
-            return False
-        self.take_anyway(size_bytes, owner)
-        return True
+        return self._of_owner[owner] + size_bytes <= self._most_of_owner[owner]
 
     def take_anyway(self, size_bytes: int, owner: Owner = Owner.REQUEST) -> None:
         """Counts what is in memory already and cannot be refused: bytes that have come, state read from a log."""
@@ -137,7 +141,7 @@ class MemoryBudget:
         self._held_by_waiting += holds_bytes
         self._grant()
         if self.waiting == 1 and waiter.is_waiting:
-            self._when_short()
+            self.when_short()
         return waiter
 
     def forget(self, waiter: Waiter) -> None:

@@ -18,7 +18,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from semel.host.api import FileRange, Link, Part
-from semel.rpc.budget import Waiter
+from semel.rpc.budget import Owner, Waiter
 from semel.rpc.buffers import LARGEST_KEPT_BYTES, size_of
 from semel.rpc.served_kernel import AfterFailure, Receiving
 
@@ -177,6 +177,7 @@ class ServedConnection(Receiving):
         self._room_bytes = 0  # of the frame that may come, as it is paid for
         self._filled = 0
         self._paid_bytes = 0
+        self._unread_bytes = 0  # of answers, as they are counted
         self._turn = 0  # in the line for memory
         self._waiter: Waiter | None = None
         self._moved_bytes = 0  # came for frames that are not whole, or was read by the peer
@@ -186,6 +187,10 @@ class ServedConnection(Receiving):
     @property
     def peer(self) -> str:
         return self.link.peer
+
+    def is_shared(self, frame: memoryview) -> bool:
+        """Whether the request lies where all connections read to: then it is there until the next read of any."""
+        return frame.obj is self._shared.buffer.obj
 
     # -- reading
 
@@ -267,9 +272,12 @@ class ServedConnection(Receiving):
     def _give_back(self, size_bytes: int) -> None:
         """Of what is counted for bytes that have come, but not for requests that are being served."""
         self._paid_bytes -= size_bytes
-        if not self._paid_bytes:
-            self._server.holding.pop(self, None)
+        self._forget_if_it_holds_nothing()
         self._server.budget.give_back(size_bytes)
+
+    def _forget_if_it_holds_nothing(self) -> None:
+        if not self.held_bytes:
+            self._server.holding.pop(self, None)
 
     def _begin_frame(self, length: int, first: memoryview) -> None:
         """A frame that is not whole. Its first bytes are in a buffer that others need: they are moved at any cost."""
@@ -331,7 +339,7 @@ class ServedConnection(Receiving):
     def _serve_frame(self, frame: memoryview) -> None:
         self._frame = None
         paid_bytes, self._paid_bytes = self._paid_bytes, 0
-        self._server.holding.pop(self, None)
+        self._forget_if_it_holds_nothing()
         if not self._serve(frame, paid_bytes):
             self._server.buffers.give_back(frame)
 
@@ -346,7 +354,7 @@ class ServedConnection(Receiving):
             self._looks_without = 0
             return True
         moved = self._moved_bytes - last[0] + max(0, last[1] - unsent_bytes)
-        self._looks_without = 0 if moved * _LEAST_PART_PER_LOOK >= self._paid_bytes else self._looks_without + 1
+        self._looks_without = 0 if moved * _LEAST_PART_PER_LOOK >= self.held_bytes else self._looks_without + 1
         return self._looks_without < _MOST_LOOKS_WITHOUT
 
     @property
@@ -359,13 +367,15 @@ class ServedConnection(Receiving):
 
     @property
     def held_bytes(self) -> int:
-        """What it holds of the budget for what has come and is not served yet."""
-        return self._paid_bytes
+        """What it holds of the budget: for what has come and is not served yet, and for answers that are not read."""
+        return self._paid_bytes + self._unread_bytes
 
     def give_up(self) -> None:
-        what = (
-            "what it has sent is not used" if self._frame is None else f"its frame of {self._frame_bytes} bytes stopped"
-        )
+        what = "what it has sent is not used"
+        if self._frame is not None:
+            what = f"its frame of {self._frame_bytes} bytes stopped"
+        elif self._unread_bytes:
+            what = f"it does not read {self.link.unsent_bytes} bytes of answers"
         self._refuse(f"others wait for memory, and {what}")
 
     # -- serving
@@ -497,11 +507,29 @@ class ServedConnection(Receiving):
 
     def _send(self, parts: Parts) -> None:
         self.link.send(parts)
-        if self.link.unsent_bytes > _MOST_UNSENT_BYTES:
-            self._pause(_OUTPUT)
+        unsent_bytes = self.link.unsent_bytes
+        if unsent_bytes:
+            self._count_unread(parts, unsent_bytes)
+            if unsent_bytes > _MOST_UNSENT_BYTES:
+                self._pause(_OUTPUT)
+
+    def _count_unread(self, parts: Parts, unsent_bytes: int) -> None:
+        """Answers that wait in memory for their peer are counted from when they are made until all of them are read."""
+        in_memory = min(unsent_bytes, sum([len(part) for part in parts if type(part) is not FileRange]))
+        if in_memory and self.is_open:
+            self._server.budget.take_anyway(in_memory, Owner.ANSWER)
+            self._unread_bytes += in_memory
+            self._server.holding[self] = None
+
+    def _no_longer_unread(self) -> None:
+        if self._unread_bytes:
+            size_bytes, self._unread_bytes = self._unread_bytes, 0
+            self._forget_if_it_holds_nothing()
+            self._server.budget.give_back(size_bytes, Owner.ANSWER)
 
     def drained(self) -> None:
         self.was_active = True
+        self._no_longer_unread()
         self._unpause(_OUTPUT)
 
     # -- flow
@@ -562,6 +590,7 @@ class ServedConnection(Receiving):
         waiter, self._waiter = self._waiter, None
         if waiter is not None:
             self._server.budget.forget(waiter)
+        self._no_longer_unread()
         self._give_back(self._paid_bytes)
         for slot in self._outstanding:
             if slot.future is not None:

@@ -48,16 +48,23 @@ class Limits:
     idle_ms: int
     frame_bytes: int
     frame_bytes_before_authentication: int
-    requests_in_memory_bytes: int
 
 
 class Server:
     """The listening side of a node."""
 
-    def __init__(self, host: Host, limits: Limits, dispatch: Dispatch, failed: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self,
+        host: Host,
+        limits: Limits,
+        dispatch: Dispatch,
+        failed: Callable[[BaseException], None],
+        budget: MemoryBudget,
+    ) -> None:
         self.dispatch = dispatch
         self.limits = limits
-        self.budget = MemoryBudget(limits.requests_in_memory_bytes, self._look_soon)
+        self.budget = budget
+        budget.when_short = self._look_soon
         self.shared_buffer = SharedBuffer(_SHARED_BUFFER_BYTES)
         self.buffers = SpareBuffers()
         self.connections: dict[ServedConnection, None] = {}  # in the order in which they came

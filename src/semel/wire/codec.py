@@ -1,20 +1,26 @@
 """Messages to bytes and back. The function for a class and a version is made on first use and kept."""
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Generator
+from typing import Any, TypeAlias, TypeVar
 
-from semel.wire.decoding import make_decoder
-from semel.wire.encoding import Part, make_encoder
+from semel.wire.decoding import make_decoder, make_sliced_decoder
+from semel.wire.encoding import Part, make_encoder, make_sliced_encoder
 from semel.wire.errors import WireError
 from semel.wire.primitives import Buffer
 from semel.wire.schema import Message, check_version
 
-__all__ = ["Buffer", "Message", "Part", "decode", "decoder", "encode", "encoder"]
+__all__ = ["Buffer", "Message", "Part", "decode", "decoder", "encode", "encoder", "sliced_decoder", "sliced_encoder"]
 
 M = TypeVar("M", bound=Message)
 
+Decoding: TypeAlias = Generator[int, None, tuple[M, int]]
+"""Yields how many elements it has read since it last stopped, or is about to read at once."""
+Encoding: TypeAlias = Generator[None, None, None]
+
 _decoders: dict[tuple[type[Message], int], Callable[[Buffer, int], tuple[Any, int]]] = {}
 _encoders: dict[tuple[type[Message], int], Callable[[Any, Callable[[Part], None]], None]] = {}
+_sliced_decoders: dict[tuple[type[Message], int], Callable[[Buffer, int, int], Decoding[Any]]] = {}
+_sliced_encoders: dict[tuple[type[Message], int], Callable[[Any, Callable[[Part], None]], Encoding]] = {}
 
 
 def decoder(cls: type[M], version: int) -> Callable[[Buffer, int], tuple[M, int]]:
@@ -34,6 +40,25 @@ def encoder(cls: type[M], version: int) -> Callable[[M, Callable[[Part], None]],
     except KeyError:
         check_version(cls, version)
         made = _encoders[cls, version] = make_encoder(cls, version)
+        return made
+
+
+def sliced_decoder(cls: type[M], version: int) -> Callable[[Buffer, int, int], Decoding[M]]:
+    """The same, in slices, with the most elements that an array may have. The buffer must not change until the end."""
+    try:
+        return _sliced_decoders[cls, version]
+    except KeyError:
+        check_version(cls, version)
+        made = _sliced_decoders[cls, version] = make_sliced_decoder(cls, version)
+        return made
+
+
+def sliced_encoder(cls: type[M], version: int) -> Callable[[M, Callable[[Part], None]], Encoding]:
+    try:
+        return _sliced_encoders[cls, version]
+    except KeyError:
+        check_version(cls, version)
+        made = _sliced_encoders[cls, version] = make_sliced_encoder(cls, version)
         return made
 
 

@@ -4,10 +4,14 @@ The bytes come from strangers. Every length is compared with the bytes that rema
 string or a block must end inside the frame, an array needs at least its element's smallest size for each element.
 Running past the end shows itself as struct.error or IndexError, which the function turns into WireError at its edge.
 Fixed-size fields that follow each other, and the length or tag count after them, are read with one struct call.
-Tags may come in any order; of a tag that comes twice the last one counts; unknown ones are skipped.
+Tags may come in any order; of a tag that comes twice the last one counts; unknown ones are skipped, up to a thousand in
+a row: a frame may hold millions of them.
+
+A decoder in slices is a generator of the same code. It stops after some elements, and before many, and yields how many
+that are, so that its caller can let others have their turn, count, or give up. No array may have more than `most`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import cache
 from struct import Struct as Packer
 from struct import error as struct_error
@@ -33,6 +37,8 @@ from semel.wire.source import Source
 
 FIXED_ARRAY_CACHE = 256
 """Unpackers are kept for arrays up to this length; longer ones are rare and pay for their own."""
+ELEMENTS_PER_SLICE = 64
+_MOST_TAGS = 1000
 
 
 class ArrayUnpackers(dict[int, Callable[[Buffer, int], tuple[Any, ...]]]):
@@ -58,6 +64,8 @@ def skip_tags(buffer: Buffer, position: int, end: int, count: int) -> int:
     """The position after a section of `count` tagged fields (its first byte if more follow) that nobody here knows."""
     if count > 0x7F:
         count, position = finish_uvarint(buffer, position, count)
+        if count > _MOST_TAGS:
+            raise WireError(f"{count} tagged fields are too many")
     for _ in range(count):
         _, position = decode_uvarint(buffer, position)
         size, position = decode_uvarint(buffer, position)
@@ -70,7 +78,7 @@ def skip_tags(buffer: Buffer, position: int, end: int, count: int) -> int:
 class DecoderSource(Source):
     """The body of a decoder. In it, b is the buffer, m a memoryview of it, p the position, end the buffer's length."""
 
-    def __init__(self, version: int, flexible: bool) -> None:
+    def __init__(self, version: int, flexible: bool, in_slices: bool = False) -> None:
         super().__init__(
             new=object.__new__,
             finish=finish_uvarint,
@@ -80,6 +88,13 @@ class DecoderSource(Source):
         )
         self.version = version
         self.flexible = flexible
+        self.in_slices = in_slices
+
+    def stop_after(self, elements: str) -> None:
+        """k: the elements since the last stop."""
+        if self.in_slices:
+            self.line(f"k += {elements}")
+            self.line(f"if k >= {ELEMENTS_PER_SLICE}: yield k; k = 0")
 
     def read_pending(self, *more: tuple[str, str]) -> None:
         """Reads the waiting fixed-size fields, then `more`, into their targets."""
@@ -173,8 +188,11 @@ class DecoderSource(Source):
             raise TypeError(f"{path} is an array of nothing in version {self.version}")
         with self.block("if n > 0:"):
             self.line(f"if n * {element_size} > end - p: raise WireError(f'{path} cannot hold {{n}} elements')")
+            if self.in_slices:
+                self.line(f"if n > most: raise WireError(f'{path} has {{n}} entries, more than {{most}}')")
             if entry.kind is not None and entry.kind.code and entry.kind is not UUID:
                 unpackers = self.bind("unpackers", array_unpackers(entry.kind.code))
+                self.stop_after("n")
                 self.line(f"{target} = {unpackers}[n](b, p); p += n * {element_size}")
             else:
                 self.elements(entry, target, path)
@@ -191,14 +209,18 @@ class DecoderSource(Source):
                 self.scalar(entry.kind, element, path, nullable=False)
             self.read_pending()
             self.line(f"{made}.append({element})")
+            self.stop_after("1")
 
     def tags(self, tagged: list[FieldLayout], target: str, path: str) -> None:
         if not tagged:
             self.read_pending(("n", "B"))
-            self.line("if n: p = skip_tags(b, p, end, n)")
+            with self.block("if n:"):
+                self.line("p = skip_tags(b, p, end, n)")
+                self.stop_after("n")
             return
         count, tag, tag_end = self.variable("count"), self.variable("tag"), self.variable("tag_end")
         self.read_uvarint(count)
+        self.line(f"if {count} > {_MOST_TAGS}: raise WireError(f'{{{count}}} tagged fields of {path} are too many')")
         with self.block(f"for _ in range({count}):"):
             self.read_uvarint(tag)
             self.read_uvarint("n")
@@ -210,19 +232,34 @@ class DecoderSource(Source):
                     self.read_pending()
             self.line(f"else: p = {tag_end}")
             self.line(f"if p != {tag_end}: raise WireError(f'tag {{{tag}}} of {path} has the wrong size')")
+            self.stop_after("1")
 
 
 def make_decoder(cls: type[Message], version: int) -> Callable[[Buffer, int], tuple[Any, int]]:
+    return _made(cls, version, in_slices=False)
+
+
+def make_sliced_decoder(
+    cls: type[Message], version: int
+) -> Callable[[Buffer, int, int], Generator[int, None, tuple[Any, int]]]:
+    return _made(cls, version, in_slices=True)
+
+
+def _made(cls: type[Message], version: int, in_slices: bool) -> Callable[..., Any]:
     flexible = version >= cls.flexible_from
-    source = DecoderSource(version, flexible)
+    source = DecoderSource(version, flexible, in_slices)
     title = f"{cls.__name__} version {version}"
     source.line("end = len(b)")
     if has_records(cls, version, flexible):
         source.line("m = memoryview(b)")
+    if in_slices:
+        source.line("k = 0")
     with source.block("try:"):
         source.struct(cls, "message", cls.__name__)
         source.read_pending()
+        if in_slices:
+            source.line("if 0: yield 0  # a generator, also without arrays")
     source.line(f"except (struct_error, IndexError): raise WireError('{title} ends too early') from None")
     source.line(f"except UnicodeDecodeError: raise WireError('{title} has a string that is not UTF-8') from None")
     source.line("return message, p")
-    return source.function("def decode(b, p=0):", f"decode {title}")
+    return source.function("def decode(b, p, most):" if in_slices else "def decode(b, p=0):", f"decode {title}")

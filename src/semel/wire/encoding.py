@@ -3,15 +3,19 @@
 The function checks nothing that the struct module checks for it. When a value does not fit, whatever exception comes of
 it is turned into a WireError that names the field (`refusal`). Fields that a version lacks are not written. Records are
 handed on by reference, everything else as bytes.
+
+An encoder in slices is a generator of the same code: it stops after some elements, so that its caller can let others
+have their turn, and after each that is made when it is encoded (`lazy.py`).
 """
 
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Generator, Sized
 from functools import cache
 from struct import Struct as Packer
 from struct import error as struct_error
 from typing import Any
 
 from semel.wire.errors import WireError
+from semel.wire.lazy import Lazy
 from semel.wire.primitives import encode_uvarint
 from semel.wire.refusal import explain
 from semel.wire.schema import (
@@ -34,6 +38,7 @@ Part = bytes | memoryview | Sized
 
 FIXED_ARRAY_CACHE = 126
 """Packers are kept for arrays up to this length, whose compact length takes one byte."""
+ELEMENTS_PER_SLICE = 64
 
 
 def string_length(compact_length: int) -> bytes:
@@ -71,9 +76,14 @@ def array_packers(code: str, flexible: bool) -> ArrayPackers:
 
 def as_array(value: object) -> list[Any] | tuple[Any, ...]:
     """Strings, sets and dicts could be walked as well, and would be written as something nobody meant."""
-    if not isinstance(value, list | tuple):
+    if not isinstance(value, list | tuple | Lazy):
         raise TypeError("neither list nor tuple")
-    return value
+    return value  # type: ignore[return-value]
+
+
+def weight_of(value: object) -> int:
+    """What an element of an array counts: one that is made when it is encoded may be a long piece of work."""
+    return ELEMENTS_PER_SLICE if isinstance(value, Lazy) else 1
 
 
 def as_bytes(value: object) -> bytes:
@@ -99,9 +109,10 @@ def record_parts(value: Any) -> tuple[list[Part] | tuple[Part, ...], int]:
 class EncoderSource(Source):
     """The body of an encoder. In it, w takes the next part of the encoded message."""
 
-    def __init__(self, cls: type[Message], version: int) -> None:
+    def __init__(self, cls: type[Message], version: int, in_slices: bool = False) -> None:
         super().__init__(
             explain=explain,
+            weight_of=weight_of,
             uvarint=encode_uvarint,
             string_length=string_length,
             as_array=as_array,
@@ -113,6 +124,7 @@ class EncoderSource(Source):
         )
         self.version = version
         self.flexible = version >= cls.flexible_from
+        self.in_slices = in_slices
 
     def write_pending(self, *more: tuple[str, str]) -> None:
         """Writes the waiting fixed-size fields, then `more`."""
@@ -224,13 +236,19 @@ class EncoderSource(Source):
                 self.line(f"w({packers}[len({value})](n, *{value}))")
             return
         self.write_length()
-        element = self.variable("e")
+        element, weight = self.variable("e"), self.variable("weight")
+        if self.in_slices:
+            self.write_pending()
+            self.line(f"{weight} = weight_of({value})")
         with self.block(f"for {element} in {value}:"):
             if entry.struct is not None:
                 self.struct(entry.struct, element)
             elif entry.kind is not None:
                 self.scalar(entry.kind, element, nullable=False)
             self.write_pending()
+            if self.in_slices:
+                self.line(f"k += {weight}")
+                self.line(f"if k >= {ELEMENTS_PER_SLICE}: yield; k = 0")
 
     def tags(self, tagged: list[FieldLayout], source: str) -> None:
         """Tagged fields that hold their default are not written at all."""
@@ -267,11 +285,25 @@ class EncoderSource(Source):
 
 
 def make_encoder(cls: type[Message], version: int) -> Callable[[Any, Callable[[Any], None]], None]:
-    source = EncoderSource(cls, version)
+    return _made(cls, version, in_slices=False)
+
+
+def make_sliced_encoder(
+    cls: type[Message], version: int
+) -> Callable[[Any, Callable[[Any], None]], Generator[None, None, None]]:
+    return _made(cls, version, in_slices=True)
+
+
+def _made(cls: type[Message], version: int, in_slices: bool) -> Callable[..., Any]:
+    source = EncoderSource(cls, version, in_slices)
+    if in_slices:
+        source.line("k = 0")
     with source.block("try:"):
         source.line("message.__class__")
         source.struct(cls, "message")
         source.write_pending()
+        if in_slices:
+            source.line("if 0: yield  # a generator, also without arrays")
     source.line("except WireError: raise")
     failures = "(struct_error, TypeError, ValueError, AttributeError, KeyError, OverflowError)"
     cls_name = source.bind("cls", cls)

@@ -103,13 +103,20 @@ def response_parts(correlation_id: int, response: Response, version: int) -> lis
     encoder(cls, version)(response, parts.append)
     if not has_records(cls, version, version >= cls.flexible_from):
         parts = [b"".join(parts)]
+    return _joined([response_start(correlation_id, cls, version, sum(map(len, parts))), *parts])
+
+
+def response_start(correlation_id: int, cls: type[Response], version: int, body_bytes: int) -> bytes:
+    """What stands before the body of an answer: its length, then its header."""
     is_flexible = version >= cls.flexible_from and cls.api_key != API_VERSIONS
     start = _flexible_response_start if is_flexible else _response_start
+    length = body_bytes + start.size - 4
+    if length > FRAME_BYTES_MAX:
+        raise WireError(f"a frame cannot hold {length} bytes")
     try:
-        header = start.pack(_frame_length(parts, start.size - 4), correlation_id)
+        return start.pack(length, correlation_id)
     except struct_error:
         raise WireError(f"{correlation_id!r} is no correlation id") from None
-    return _joined([header, *parts])
 
 
 def read_response(cls: type[R], version: int, buffer: Buffer) -> tuple[int, R]:

@@ -4,6 +4,7 @@ from collections.abc import Sized
 from typing import Any
 
 from semel.wire.errors import WireError
+from semel.wire.lazy import Lazy
 from semel.wire.schema import (
     BOOL,
     BYTES,
@@ -44,7 +45,7 @@ def _wrong_in_field(value: Any, entry: FieldLayout, path: str, version: int, fle
         return None if entry.is_nullable or is_absent_tag else f"{path}: may not be null in version {version}"
     if not entry.is_array:
         return _wrong_in_element(value, entry, path, version, flexible)
-    if not isinstance(value, list | tuple):
+    if not isinstance(value, list | tuple | Lazy):
         return f"{path}: {_shown(value)} is neither list nor tuple"
     found = (
         _wrong_in_element(element, entry, f"{path}[{index}]", version, flexible) for index, element in enumerate(value)

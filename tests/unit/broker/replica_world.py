@@ -31,6 +31,7 @@ from semel.records.build import build_batch
 from semel.replication.group_commit import GroupCommit
 from semel.replication.partition import Partition
 from semel.replication.term_kernel import Generation
+from semel.rpc.slices import Slices
 from semel.sim.clock import WALL_START_MS
 from semel.sim.host import SimWorld
 from semel.sim.loop import SimLoop, run
@@ -176,6 +177,7 @@ class ReplicaWorld:
         self.leading = Leading(
             self.node, self.cluster, self.host.clock, self.controller.alter_partition, self.broken.append
         )
+        self.slices = Slices(self.host.clock)
         self.topics = Topics(
             self.node,
             self.cluster,
@@ -281,7 +283,10 @@ class ReplicaWorld:
             replica_sessions=self.replica_sessions,
             read_failures=ReadFailures(),
             clock=self.host.clock,
+            slices=self.slices,
         )
+        if isinstance(answer, Coroutine):
+            return asyncio.ensure_future(answer)
         if not isinstance(answer, ParkedFetch):
             return answer
         waiting: asyncio.Future[FetchResponse] = asyncio.get_running_loop().create_future()

@@ -295,6 +295,7 @@ async def deleted(world: ReplicaWorld, offset: int, timeout_ms: int = 1000) -> t
         world.context(2),
         topics=world.topics,
         store=world.store,
+        slices=world.slices,
         on_broken=world.broken.append,
     )
     result = response.topics[0].partitions[0]

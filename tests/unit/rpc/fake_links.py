@@ -9,6 +9,7 @@ from typing import Any
 
 from semel.config import ListenerKind, NodeListener
 from semel.host.api import FileRange, Host, Link, Part, Receiver, made
+from semel.rpc.budget import MemoryBudget
 from semel.rpc.served import Answer, Later, Promised, Ready, ServedConnection
 from semel.rpc.server import Limits, Server
 
@@ -210,7 +211,6 @@ def limits(**changes: int) -> Limits:
             "idle_ms": 600_000,
             "frame_bytes": 100 * MEGABYTE,
             "frame_bytes_before_authentication": 512 << 10,
-            "requests_in_memory_bytes": 256 * MEGABYTE,
             **changes,
         }
     )
@@ -219,11 +219,12 @@ def limits(**changes: int) -> Limits:
 class Bench:
     """A server with fake links."""
 
-    def __init__(self, **changes: int) -> None:
+    def __init__(self, requests_in_memory_bytes: int = 256 * MEGABYTE, **changes: int) -> None:
         self.dispatch = Dispatcher()
         self.failures: list[BaseException] = []
         host = Host(clock=None, disk=None, network=FakeNetwork(), random=None, jobs=None)  # type: ignore[arg-type]
-        self.server = Server(host, limits(**changes), self.dispatch, self.failures.append)
+        budget = MemoryBudget(requests_in_memory_bytes)
+        self.server = Server(host, limits(**changes), self.dispatch, self.failures.append, budget)
         self.server.listeners[CLIENTS.name] = CLIENTS
         self.server.open_gate()
 

@@ -16,6 +16,7 @@ from semel.coordinator.topic_names import INTERNAL_TOPICS, TRANSACTIONS_TOPIC
 from semel.coordinator.txn.coordinator import TransactionCoordinator
 from semel.coordinator.txn.decisions import Identity
 from semel.log.errors import Refused
+from semel.rpc.slices import Slices
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -38,16 +39,17 @@ async def handle(
     *,
     cluster: ClusterView,
     transactions: TransactionCoordinator,
+    slices: Slices,
 ) -> AddPartitionsToTxnResponse:
     if context.version >= _BATCHED_SINCE:
-        return await _batched(cluster, transactions, request.transactions, context)
+        return await _batched(cluster, transactions, request.transactions, context, slices)
     transaction = AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
         producer_id=request.v3_and_below_producer_id,
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
-    codes = await _add(cluster, transactions, transaction, context)
+    codes = await _add(cluster, transactions, transaction, context, slices)
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(transaction.topics, codes))
 
 
@@ -56,6 +58,7 @@ async def _batched(
     transactions: TransactionCoordinator,
     wanted: Sequence[AddPartitionsToTxnTransaction],
     context: RequestContext,
+    slices: Slices,
 ) -> AddPartitionsToTxnResponse:
     try:
         context.authorise_cluster(Operation.CLUSTER_ACTION)
@@ -63,7 +66,7 @@ async def _batched(
         return AddPartitionsToTxnResponse(error_code=refusal.code)
     results = []
     for transaction in wanted:
-        codes = await _add(cluster, transactions, transaction, context)
+        codes = await _add(cluster, transactions, transaction, context, slices)
         results.append(
             AddPartitionsToTxnResult(
                 transactional_id=transaction.transactional_id, topic_results=_results(transaction.topics, codes)
@@ -77,15 +80,21 @@ async def _add(
     transactions: TransactionCoordinator,
     wanted: AddPartitionsToTxnTransaction,
     context: RequestContext,
+    slices: Slices,
 ) -> Codes:
     """All of the partitions, or none."""
-    partitions = [(topic.name, index) for topic in wanted.topics for index in topic.partitions]
+    partitions = list(dict.fromkeys((topic.name, index) for topic in wanted.topics for index in topic.partitions))
     claimed = Identity(wanted.producer_id, wanted.producer_epoch)
     try:
         context.authorise(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, wanted.transactional_id)
         if wanted.verify_only:
-            return {p: _verified(transactions, wanted.transactional_id, claimed, p) for p in partitions}
-        bad = _bad_partitions(cluster, partitions, context)
+            verified: Codes = {}
+            for partition in partitions:
+                verified[partition] = _verified(transactions, wanted.transactional_id, claimed, partition)
+                if slices.step():
+                    await slices.next()
+            return verified
+        bad = await _bad_partitions(cluster, partitions, context, slices)
         if bad:
             return {p: bad.get(p, ErrorCode.OPERATION_NOT_ATTEMPTED) for p in partitions}
         is_batched = context.version >= _BATCHED_SINCE
@@ -108,7 +117,9 @@ def _verified(
     return ErrorCode.NONE if is_in else ErrorCode.TRANSACTION_ABORTABLE
 
 
-def _bad_partitions(cluster: ClusterView, partitions: list[tuple[str, int]], context: RequestContext) -> Codes:
+async def _bad_partitions(
+    cluster: ClusterView, partitions: list[tuple[str, int]], context: RequestContext, slices: Slices
+) -> Codes:
     bad: Codes = {}
     for topic, index in partitions:
         try:
@@ -118,6 +129,8 @@ def _bad_partitions(cluster: ClusterView, partitions: list[tuple[str, int]], con
             cluster.partition(topic, index)
         except Refused as refusal:
             bad[topic, index] = refusal.code
+        if slices.step():
+            await slices.next()
     return bad
 
 

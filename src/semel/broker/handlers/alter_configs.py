@@ -11,17 +11,25 @@ from semel.broker.controller_channel import AdminChannel
 from semel.broker.handlers.config_resources import Alteration, alter
 from semel.broker.node_info import NodeInfo
 from semel.config import Operation
+from semel.rpc.slices import Slices
 from semel.wire.spec.alter_configs import AlterConfigsRequest, AlterConfigsResponse, AlterConfigsResult
 
 
 async def handle(
-    request: AlterConfigsRequest, context: RequestContext, *, controller: AdminChannel, node: NodeInfo
+    request: AlterConfigsRequest,
+    context: RequestContext,
+    *,
+    controller: AdminChannel,
+    node: NodeInfo,
+    slices: Slices,
 ) -> AlterConfigsResponse:
     alterations = [
         Alteration(resource, [(int(Operation.SET), config.name, config.value) for config in resource.configs])
         for resource in request.resources
     ]
-    results = await alter(alterations, controller, node, context, replaces=True, validate_only=request.validate_only)
+    results = await alter(
+        alterations, controller, node, context, slices, replaces=True, validate_only=request.validate_only
+    )
     return AlterConfigsResponse(
         responses=[
             AlterConfigsResult(

@@ -14,14 +14,18 @@ from semel.broker.controller_channel import AdminChannel, ConfigChange
 from semel.broker.node_info import NodeInfo
 from semel.controller.image import BROKER_RESOURCE, GROUP_RESOURCE, LOGGER_RESOURCE, METRICS_RESOURCE, TOPIC_RESOURCE
 from semel.log.errors import Refused
+from semel.rpc.slices import Slices
 from semel.wire.errors import ErrorCode
 
 
 class ConfigResource(Protocol):
     """What all requests of this kind name. A node's name is its number, the cluster's is empty."""
 
-    resource_type: int
-    resource_name: str
+    @property
+    def resource_type(self) -> int: ...
+
+    @property
+    def resource_name(self) -> str: ...
 
 
 _SERVED = (
@@ -66,6 +70,7 @@ async def alter(
     controller: AdminChannel,
     node: NodeInfo,
     context: RequestContext,
+    slices: Slices,
     *,
     replaces: bool = False,
     validate_only: bool,
@@ -86,6 +91,8 @@ async def alter(
                 changes[place] = ConfigChange(kind, name, operations, replaces)
         except Refused as refusal:
             results[place] = refusal
+        if slices.step():
+            await slices.next()
     altered = await controller.alter_configs(list(changes.values()), validate_only=validate_only)
     for place, result in zip(changes, altered, strict=True):
         results[place] = result

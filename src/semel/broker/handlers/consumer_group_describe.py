@@ -9,6 +9,7 @@ from semel.broker.authoriser import Operation, ResourceType
 from semel.broker.context import RequestContext
 from semel.coordinator.group.coordinator import GroupCoordinator
 from semel.log.errors import Refused
+from semel.rpc.slices import Slices
 from semel.wire.spec.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -17,9 +18,13 @@ from semel.wire.spec.consumer_group_describe import (
 
 
 async def handle(
-    request: ConsumerGroupDescribeRequest, context: RequestContext, *, groups: GroupCoordinator
+    request: ConsumerGroupDescribeRequest, context: RequestContext, *, groups: GroupCoordinator, slices: Slices
 ) -> ConsumerGroupDescribeResponse:
-    described = [await _described(groups, context, group_id) for group_id in request.group_ids]
+    described: list[DescribedConsumerGroup] = []
+    for group_id in dict.fromkeys(request.group_ids):
+        described.append(await _described(groups, context, group_id))
+        if slices.step():
+            await slices.next()
     if request.include_authorized_operations:
         for group in described:
             if not group.error_code:

@@ -6,15 +6,20 @@ Left out: timeouts, because the answer comes as soon as the one node of the clus
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from functools import partial
 
 from semel.broker.authoriser import CLUSTER_NAME, Operation, ResourceType
 from semel.broker.context import RequestContext
 from semel.broker.controller_channel import AdminChannel
+from semel.broker.handlers.partition_limit import too_many_partitions
 from semel.broker.node_info import NodeInfo
 from semel.config import describe_topic
-from semel.controller.controller import CreatedTopic, NewTopic
+from semel.controller.controller import DEFAULT_COUNT, CreatedTopic, NewTopic
 from semel.log.errors import Refused
+from semel.rpc.slices import Slices
 from semel.wire.errors import ErrorCode
+from semel.wire.lazy import lazily
 from semel.wire.spec.create_topics import (
     CreatableTopic,
     CreatableTopicResult,
@@ -25,32 +30,52 @@ from semel.wire.spec.create_topics import (
 
 
 async def handle(
-    request: CreateTopicsRequest, context: RequestContext, *, controller: AdminChannel, node: NodeInfo
+    request: CreateTopicsRequest,
+    context: RequestContext,
+    *,
+    controller: AdminChannel,
+    node: NodeInfo,
+    slices: Slices,
 ) -> CreateTopicsResponse:
     named = Counter(topic.name for topic in request.topics)
-    results = {name: CreatableTopicResult(name=name) for name in named}
+    refused: dict[str, CreatedTopic | Refused] = {}
     wanted: list[NewTopic] = []
     may_create_any = context.allows(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
+    too_many = too_many_partitions(_count(topic, node) for topic in request.topics)
     for topic in {topic.name: topic for topic in request.topics}.values():
         try:
             if named[topic.name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} is named {named[topic.name]} times")
             if not may_create_any:
                 context.authorise_topic(Operation.CREATE, topic.name)
+            if too_many is not None:
+                raise too_many
             wanted.append(_wanted(topic))
         except Refused as refusal:
-            _refuse(results[topic.name], refusal)
+            refused[topic.name] = refusal
+        if slices.step():
+            await slices.next()
     made = await controller.create_topics(wanted, validate_only=request.validate_only)
-    for one, created in zip(wanted, made, strict=True):
-        if isinstance(created, Refused):
-            _refuse(results[one.name], created)
-        else:
-            _tell(results[one.name], created, node, context)
-    return CreateTopicsResponse(topics=list(results.values()))
+    told = refused | dict(zip((one.name for one in wanted), made, strict=True))
+    return CreateTopicsResponse(topics=lazily(partial(_result, node, context, told), list(named)))
 
 
-def _refuse(result: CreatableTopicResult, refusal: Refused) -> None:
-    result.error_code, result.error_message = refusal.code, refusal.text
+def _count(topic: CreatableTopic, node: NodeInfo) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    return node.config.int("num.partitions") if topic.num_partitions == DEFAULT_COUNT else topic.num_partitions
+
+
+def _result(
+    node: NodeInfo, context: RequestContext, told: Mapping[str, CreatedTopic | Refused], name: str
+) -> CreatableTopicResult:
+    result = CreatableTopicResult(name=name)
+    created = told[name]
+    if isinstance(created, Refused):
+        result.error_code, result.error_message = created.code, created.text
+    else:
+        _tell(result, created, node, context)
+    return result
 
 
 def _wanted(topic: CreatableTopic) -> NewTopic:

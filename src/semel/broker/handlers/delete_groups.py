@@ -7,11 +7,12 @@ from semel.broker.authoriser import Operation, ResourceType
 from semel.broker.context import RequestContext
 from semel.coordinator.group.coordinator import GroupCoordinator
 from semel.log.errors import Refused
+from semel.rpc.slices import Slices
 from semel.wire.spec.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
 async def handle(
-    request: DeleteGroupsRequest, context: RequestContext, *, groups: GroupCoordinator
+    request: DeleteGroupsRequest, context: RequestContext, *, groups: GroupCoordinator, slices: Slices
 ) -> DeleteGroupsResponse:
     results: list[DeletableGroupResult] = []
     for group_id in dict.fromkeys(request.groups_names):
@@ -22,4 +23,6 @@ async def handle(
             await groups.delete(group_id)
         except Refused as refusal:
             result.error_code, result.error_message = refusal.code, refusal.text
+        if slices.step():
+            await slices.next()
     return DeleteGroupsResponse(results=results)

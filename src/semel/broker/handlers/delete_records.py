@@ -11,12 +11,14 @@ from collections.abc import Callable
 
 from semel.broker.authoriser import Operation
 from semel.broker.context import RequestContext
+from semel.broker.handlers.named_once import first_by_name
 from semel.broker.internal_topic_rules import refuse_if_internal
 from semel.broker.topics import Topics
 from semel.host.descriptors import is_short
 from semel.log.errors import Refused
 from semel.log.store import LogStore
 from semel.replication.replicas import Replicas
+from semel.rpc.slices import Slices
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.delete_records import (
     DeleteRecordsPartition,
@@ -35,14 +37,17 @@ async def handle(
     *,
     topics: Topics,
     store: LogStore,
+    slices: Slices,
     on_broken: Callable[[BaseException], None],
 ) -> DeleteRecordsResponse:
-    results = [
-        DeleteRecordsTopicResult(
-            name=topic.name, partitions=[_deleted(topics, context, topic.name, wanted) for wanted in topic.partitions]
-        )
-        for topic in request.topics
-    ]
+    results: list[DeleteRecordsTopicResult] = []
+    for name, asked in _wanted(request).items():
+        partitions: list[DeleteRecordsPartitionResult] = []
+        results.append(DeleteRecordsTopicResult(name=name, partitions=partitions))
+        for wanted in asked:
+            partitions.append(_deleted(topics, context, name, wanted))
+            if slices.step():
+                await slices.next()
     if any(result.error_code == ErrorCode.NONE for topic in results for result in topic.partitions):
         try:
             await store.checkpoint_starts()
@@ -84,19 +89,25 @@ async def _when_everywhere(results: list[DeleteRecordsTopicResult], topics: Topi
         result.low_watermark = replicas.low_watermark
 
 
+def _wanted(request: DeleteRecordsRequest) -> dict[str, list[DeleteRecordsPartition]]:
+    return first_by_name(
+        (topic.name, ((one.partition_index, one) for one in topic.partitions)) for topic in request.topics
+    )
+
+
 def _refused(request: DeleteRecordsRequest, code: ErrorCode) -> DeleteRecordsResponse:
     """Nothing could be noted, for want of a descriptor; the next checkpoint notes it."""
     topics = [
         DeleteRecordsTopicResult(
-            name=topic.name,
+            name=name,
             partitions=[
                 DeleteRecordsPartitionResult(
                     partition_index=wanted.partition_index, low_watermark=_NO_LOW_WATERMARK, error_code=code
                 )
-                for wanted in topic.partitions
+                for wanted in asked
             ],
         )
-        for topic in request.topics
+        for name, asked in _wanted(request).items()
     ]
     return DeleteRecordsResponse(topics=topics)
 

@@ -13,6 +13,7 @@ from semel.broker.context import RequestContext
 from semel.broker.controller_channel import AdminChannel
 from semel.controller.image import TopicState
 from semel.log.errors import Refused
+from semel.rpc.slices import Slices
 from semel.wire.errors import ErrorCode
 from semel.wire.schema import NO_UUID
 from semel.wire.spec.delete_topics import (
@@ -27,7 +28,12 @@ _DELETION_DISABLED_SINCE = 3
 
 
 async def handle(
-    request: DeleteTopicsRequest, context: RequestContext, *, controller: AdminChannel, cluster: ClusterView
+    request: DeleteTopicsRequest,
+    context: RequestContext,
+    *,
+    controller: AdminChannel,
+    cluster: ClusterView,
+    slices: Slices,
 ) -> DeleteTopicsResponse:
     wanted = list(request.topics)
     if context.version < _STATES_SINCE:
@@ -43,6 +49,8 @@ async def handle(
             found.append((result, _authorised(cluster, context, name, topic_id)))
         except Refused as refusal:
             _refuse(result, refusal, context)
+        if slices.step():
+            await slices.next()
     deleted = await controller.delete_topics([topic.topic_id for _, topic in found])
     for (result, topic), refused in zip(found, deleted, strict=True):
         if refused is not None and refused.code == ErrorCode.UNKNOWN_TOPIC_ID and result.name is not None:

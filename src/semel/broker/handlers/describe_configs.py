@@ -5,6 +5,9 @@ Described are topics, nodes, the loggers of this node and groups. Left out: clie
 
 from __future__ import annotations
 
+from functools import partial
+from typing import NamedTuple
+
 from semel.broker import loggers
 from semel.broker.authoriser import Operation
 from semel.broker.cluster_view import ClusterView
@@ -15,7 +18,9 @@ from semel.config import DescribedSetting, describe_broker, describe_group, desc
 from semel.controller.image import GROUP_RESOURCE, LOGGER_RESOURCE, TOPIC_RESOURCE
 from semel.controller.topic_names import wrong_with_name
 from semel.log.errors import Refused
+from semel.rpc.slices import Slices
 from semel.wire.errors import ErrorCode
+from semel.wire.lazy import lazily
 from semel.wire.spec.describe_configs import (
     ConfigSynonym,
     DescribeConfigsRequest,
@@ -26,25 +31,50 @@ from semel.wire.spec.describe_configs import (
 )
 
 
-def handle(
-    request: DescribeConfigsRequest, context: RequestContext, *, node: NodeInfo, cluster: ClusterView
+async def handle(
+    request: DescribeConfigsRequest, context: RequestContext, *, node: NodeInfo, cluster: ClusterView, slices: Slices
 ) -> DescribeConfigsResponse:
-    results = []
+    wanted: dict[tuple[int, str], _Wanted] = {}
     for resource in request.resources:
-        result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
-        try:
-            authorise_resource(context, Operation.DESCRIBE_CONFIGS, resource)
-            result.configs = [_encoded(setting, request) for setting in _settings(node, cluster, resource)]
-        except Refused as refusal:
-            result.error_code, result.error_message = refusal.code, refusal.text
-        results.append(result)
-    return DescribeConfigsResponse(results=results)
+        _add(wanted, resource)
+        if slices.step():
+            await slices.next()
+    described = lazily(partial(_described, request, context, node, cluster), list(wanted.values()))
+    return DescribeConfigsResponse(results=described)
 
 
-def _settings(node: NodeInfo, cluster: ClusterView, resource: DescribeConfigsResource) -> list[DescribedSetting]:
-    name = resource.resource_name
+class _Wanted(NamedTuple):
+    resource_type: int
+    resource_name: str
+    names: set[str] | None  # none for all of them
+
+
+def _add(wanted: dict[tuple[int, str], _Wanted], resource: DescribeConfigsResource) -> None:
+    """A resource that is named several times is described once, with all that is asked of it."""
+    what = resource.resource_type, resource.resource_name
     # No names stand for all of them, null as well as an empty list.
-    wanted = set(resource.configuration_keys or ()) or None
+    names = set(resource.configuration_keys or ()) or None
+    known = wanted.get(what)
+    if known is not None and known.names is not None and names is not None:
+        known.names.update(names)
+    elif known is None or known.names is not None:
+        wanted[what] = _Wanted(*what, names)
+
+
+def _described(
+    request: DescribeConfigsRequest, context: RequestContext, node: NodeInfo, cluster: ClusterView, resource: _Wanted
+) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
+    try:
+        authorise_resource(context, Operation.DESCRIBE_CONFIGS, resource)
+        result.configs = [_encoded(setting, request) for setting in _settings(node, cluster, resource)]
+    except Refused as refusal:
+        result.error_code, result.error_message = refusal.code, refusal.text
+    return result
+
+
+def _settings(node: NodeInfo, cluster: ClusterView, resource: _Wanted) -> list[DescribedSetting]:
+    name, wanted = resource.resource_name, resource.names
     if resource.resource_type == TOPIC_RESOURCE:
         wrong = wrong_with_name(name, ())
         if wrong is not None:

@@ -9,6 +9,7 @@ from semel.broker.authoriser import Operation, ResourceType
 from semel.broker.context import RequestContext
 from semel.coordinator.group.coordinator import GroupCoordinator
 from semel.log.errors import Refused
+from semel.rpc.slices import Slices
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
@@ -16,9 +17,13 @@ _MISSING_IS_AN_ERROR_SINCE = 6
 
 
 async def handle(
-    request: DescribeGroupsRequest, context: RequestContext, *, groups: GroupCoordinator
+    request: DescribeGroupsRequest, context: RequestContext, *, groups: GroupCoordinator, slices: Slices
 ) -> DescribeGroupsResponse:
-    described = [await _described(groups, context, group_id) for group_id in request.groups]
+    described: list[DescribedGroup] = []
+    for group_id in dict.fromkeys(request.groups):
+        described.append(await _described(groups, context, group_id))
+        if slices.step():
+            await slices.next()
     if request.include_authorized_operations:
         for group in described:
             if group.error_code in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):

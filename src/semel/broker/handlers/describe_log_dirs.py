@@ -12,6 +12,7 @@ from semel.broker.topics import LocalLog, Topics
 from semel.host.api import Disk
 from semel.log.errors import Refused
 from semel.log.store import LogStore
+from semel.rpc.slices import Slices
 from semel.wire.spec.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -21,8 +22,14 @@ from semel.wire.spec.describe_log_dirs import (
 )
 
 
-def handle(
-    request: DescribeLogDirsRequest, context: RequestContext, *, topics: Topics, store: LogStore, disk: Disk
+async def handle(
+    request: DescribeLogDirsRequest,
+    context: RequestContext,
+    *,
+    topics: Topics,
+    store: LogStore,
+    disk: Disk,
+    slices: Slices,
 ) -> DescribeLogDirsResponse:
     try:
         context.authorise_cluster(Operation.DESCRIBE)
@@ -32,6 +39,8 @@ def handle(
     for topic, index, log in _wanted(topics, request):
         described = LogDirPartition(partition_index=index, partition_size=log.size_bytes)
         by_topic.setdefault(topic, []).append(described)
+        if slices.step():
+            await slices.next()
     root = store.root
     description = LogDirDescription(
         log_dir=root,

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from semel.broker.authoriser import Operation
 from semel.broker.context import RequestContext
+from semel.broker.handlers.named_once import by_name
 from semel.broker.topics import Topics
 from semel.log.errors import Refused
+from semel.log.producers import entry_of
+from semel.wire.lazy import lazily
 from semel.wire.spec.describe_producers import (
     DescribeProducersPartitionResult,
     DescribeProducersRequest,
@@ -16,13 +21,13 @@ from semel.wire.spec.describe_producers import (
 
 
 def handle(request: DescribeProducersRequest, context: RequestContext, *, topics: Topics) -> DescribeProducersResponse:
+    wanted = by_name((topic.name, topic.partition_indexes) for topic in request.topics)
     return DescribeProducersResponse(
         topics=[
             DescribeProducersTopicResult(
-                name=topic.name,
-                partitions=[_described(topics, context, topic.name, index) for index in topic.partition_indexes],
+                name=name, partitions=lazily(partial(_described, topics, context, name), indexes)
             )
-            for topic in request.topics
+            for name, indexes in wanted.items()
         ]
     )
 
@@ -35,15 +40,17 @@ def _described(topics: Topics, context: RequestContext, topic: str, index: int) 
     except Refused as refusal:
         result.error_code, result.error_message = refusal.code, refusal.text
         return result
-    result.active_producers = [
-        ProducerState(
-            producer_id=entry.producer_id,
-            producer_epoch=entry.epoch,
-            last_sequence=entry.last_sequence,
-            last_timestamp=entry.timestamp_ms,
-            coordinator_epoch=entry.coordinator_epoch,
-            current_txn_start_offset=entry.transaction_first_offset,
-        )
-        for entry in producers.entries()
-    ]
+    result.active_producers = lazily(_state, list(producers.rows().values()))
     return result
+
+
+def _state(row: bytes) -> ProducerState:
+    entry = entry_of(row)
+    return ProducerState(
+        producer_id=entry.producer_id,
+        producer_epoch=entry.epoch,
+        last_sequence=entry.last_sequence,
+        last_timestamp=entry.timestamp_ms,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=entry.transaction_first_offset,
+    )

@@ -6,6 +6,8 @@ of the answer names the first that did not fit.
 
 from __future__ import annotations
 
+from functools import partial
+
 from semel.broker.authoriser import Operation, ResourceType
 from semel.broker.cluster_view import ClusterView
 from semel.broker.context import RequestContext
@@ -14,7 +16,9 @@ from semel.broker.topics import Topics
 from semel.controller.image import TopicState
 from semel.controller.topic_names import wrong_with_name
 from semel.coordinator.topic_names import INTERNAL_TOPICS
+from semel.rpc.slices import Slices
 from semel.wire.errors import ErrorCode
+from semel.wire.lazy import lazily
 from semel.wire.spec.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -24,13 +28,14 @@ from semel.wire.spec.describe_topic_partitions import (
 )
 
 
-def handle(
+async def handle(
     request: DescribeTopicPartitionsRequest,
     context: RequestContext,
     *,
     node: NodeInfo,
     cluster: ClusterView,
     topics: Topics,
+    slices: Slices,
 ) -> DescribeTopicPartitionsResponse:
     named = sorted({topic.name for topic in request.topics})
     cursor = request.cursor or Cursor()
@@ -48,6 +53,10 @@ def handle(
                 denied.append(_refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         elif page.next_cursor is None:
             page.add(name, cursor.partition_index if name == cursor.topic_name else 0)
+        elif not named:
+            break
+        if slices.step():
+            await slices.next()
     return DescribeTopicPartitionsResponse(topics=page.topics + denied, next_cursor=page.next_cursor)
 
 
@@ -84,7 +93,7 @@ class _Page:
                 name=name,
                 topic_id=topic.topic_id,
                 is_internal=name in INTERNAL_TOPICS,
-                partitions=[self._partition(topic, index) for index in range(first, after)],
+                partitions=lazily(partial(self._partition, topic), range(first, after)),
                 topic_authorized_operations=self._context.authorised_bits(ResourceType.TOPIC, name),
             )
         )

@@ -7,6 +7,7 @@ from semel.broker.context import RequestContext
 from semel.coordinator.txn.coordinator import TransactionCoordinator
 from semel.coordinator.txn.transactions import TopicPartition
 from semel.log.errors import Refused
+from semel.rpc.slices import Slices
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.describe_transactions import (
     DescribedTransaction,
@@ -17,13 +18,19 @@ from semel.wire.spec.describe_transactions import (
 
 
 async def handle(
-    request: DescribeTransactionsRequest, context: RequestContext, *, transactions: TransactionCoordinator
+    request: DescribeTransactionsRequest,
+    context: RequestContext,
+    *,
+    transactions: TransactionCoordinator,
+    slices: Slices,
 ) -> DescribeTransactionsResponse:
-    response = DescribeTransactionsResponse(
-        transaction_states=[_described(transactions, context, name) for name in request.transactional_ids]
-    )
+    described: list[DescribedTransaction] = []
+    for name in dict.fromkeys(request.transactional_ids):
+        described.append(_described(transactions, context, name))
+        if slices.step():
+            await slices.next()
     await transactions.committed()
-    return response
+    return DescribeTransactionsResponse(transaction_states=described)
 
 
 def _described(

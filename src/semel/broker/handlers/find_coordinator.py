@@ -13,6 +13,7 @@ from semel.broker.internal_topics import InternalTopics
 from semel.broker.topics import Topics
 from semel.coordinator.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from semel.log.errors import Refused
+from semel.rpc.slices import Slices
 from semel.wire.errors import ErrorCode
 from semel.wire.primitives import coordinator_partition
 from semel.wire.spec.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -32,12 +33,14 @@ async def handle(
     cluster: ClusterView,
     topics: Topics,
     internal_topics: InternalTopics,
+    slices: Slices,
 ) -> FindCoordinatorResponse:
     if context.version >= _MANY_SINCE:
-        found = [
-            await _find(cluster, topics, internal_topics, context, request.key_type, key)
-            for key in request.coordinator_keys
-        ]
+        found: list[Coordinator] = []
+        for key in dict.fromkeys(request.coordinator_keys):
+            found.append(await _find(cluster, topics, internal_topics, context, request.key_type, key))
+            if slices.step():
+                await slices.next()
         return FindCoordinatorResponse(coordinators=found)
     one = await _find(cluster, topics, internal_topics, context, request.key_type, request.key)
     return FindCoordinatorResponse(

@@ -10,6 +10,7 @@ from semel.broker.context import RequestContext
 from semel.broker.controller_channel import AdminChannel
 from semel.broker.handlers.config_resources import Alteration, alter
 from semel.broker.node_info import NodeInfo
+from semel.rpc.slices import Slices
 from semel.wire.spec.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -18,13 +19,18 @@ from semel.wire.spec.incremental_alter_configs import (
 
 
 async def handle(
-    request: IncrementalAlterConfigsRequest, context: RequestContext, *, controller: AdminChannel, node: NodeInfo
+    request: IncrementalAlterConfigsRequest,
+    context: RequestContext,
+    *,
+    controller: AdminChannel,
+    node: NodeInfo,
+    slices: Slices,
 ) -> IncrementalAlterConfigsResponse:
     alterations = [
         Alteration(resource, [(config.config_operation, config.name, config.value) for config in resource.configs])
         for resource in request.resources
     ]
-    results = await alter(alterations, controller, node, context, validate_only=request.validate_only)
+    results = await alter(alterations, controller, node, context, slices, validate_only=request.validate_only)
     return IncrementalAlterConfigsResponse(
         responses=[
             IncrementalAlterConfigsResult(

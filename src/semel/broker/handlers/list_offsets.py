@@ -10,9 +10,11 @@ far a follower is.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from semel.broker.authoriser import Operation
 from semel.broker.context import RequestContext
+from semel.broker.handlers.named_once import first_by_name
 from semel.broker.read_failures import ReadFailures
 from semel.broker.topics import Topics
 from semel.config import ListenerKind
@@ -21,6 +23,7 @@ from semel.log.log import Log, TimestampOffset
 from semel.log.types import Offset
 from semel.replication.partition import Partition
 from semel.wire.errors import ErrorCode
+from semel.wire.lazy import lazily
 from semel.wire.spec.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -43,16 +46,16 @@ def handle(
     topics: Topics,
     read_failures: ReadFailures,
 ) -> ListOffsetsResponse:
+    wanted = first_by_name(
+        (topic.name, ((one.partition_index, one) for one in topic.partitions)) for topic in request.topics
+    )
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    _listed(topics, read_failures, request, context, listeners, topic.name, wanted)
-                    for wanted in topic.partitions
-                ],
+                name=name,
+                partitions=lazily(partial(_listed, topics, read_failures, request, context, listeners, name), asked),
             )
-            for topic in request.topics
+            for name, asked in wanted.items()
         ]
     )
 

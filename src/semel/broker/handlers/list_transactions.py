@@ -10,6 +10,7 @@ from semel.coordinator.txn.state import TransactionState
 from semel.coordinator.txn.transactions import Transaction
 from semel.host.api import Clock
 from semel.log.errors import Refused
+from semel.rpc.slices import Slices
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.list_transactions import ListedTransaction, ListTransactionsRequest, ListTransactionsResponse
 
@@ -17,7 +18,12 @@ _LABELS = {state.label for state in TransactionState}
 
 
 async def handle(
-    request: ListTransactionsRequest, context: RequestContext, *, transactions: TransactionCoordinator, clock: Clock
+    request: ListTransactionsRequest,
+    context: RequestContext,
+    *,
+    transactions: TransactionCoordinator,
+    clock: Clock,
+    slices: Slices,
 ) -> ListTransactionsResponse:
     if transactions.shards.is_loading:
         return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -26,31 +32,36 @@ async def handle(
     except BadPattern:
         return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
     now_ms = clock.wall_ms()
-    response = ListTransactionsResponse(
-        unknown_state_filters=[state for state in request.state_filters if state not in _LABELS],
-        transaction_states=[
-            ListedTransaction(
-                transactional_id=transaction.transactional_id,
-                producer_id=transaction.producer_id,
-                transaction_state=transaction.state.label,
-            )
-            for transaction in transactions.transactions()
-            if _is_wanted(transaction, request, now_ms)
+    states, producers = set(request.state_filters), set(request.producer_id_filters)
+    listed: list[ListedTransaction] = []
+    for transaction in list(transactions.transactions()):
+        if (
+            _is_wanted(transaction, states, producers, request.duration_filter, now_ms)
             and (pattern is None or pattern.matches(transaction.transactional_id))
             and _is_allowed(transaction, context)
-        ],
-    )
+        ):
+            listed.append(
+                ListedTransaction(
+                    transactional_id=transaction.transactional_id,
+                    producer_id=transaction.producer_id,
+                    transaction_state=transaction.state.label,
+                )
+            )
+        if slices.step():
+            await slices.next()
     await transactions.committed()
-    return response
+    unknown = [state for state in dict.fromkeys(request.state_filters) if state not in _LABELS]
+    return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=listed)
 
 
-def _is_wanted(transaction: Transaction, request: ListTransactionsRequest, now_ms: int) -> bool:
-    if request.state_filters and transaction.state.label not in request.state_filters:
+def _is_wanted(transaction: Transaction, states: set[str], producers: set[int], duration_ms: int, now_ms: int) -> bool:
+    """No states, no producers and a negative duration stand for all."""
+    if states and transaction.state.label not in states:
         return False
-    if request.producer_id_filters and transaction.producer_id not in request.producer_id_filters:
+    if producers and transaction.producer_id not in producers:
         return False
-    if request.duration_filter >= 0:
-        return transaction.started_ms >= 0 and now_ms - transaction.started_ms > request.duration_filter
+    if duration_ms >= 0:
+        return transaction.started_ms >= 0 and now_ms - transaction.started_ms > duration_ms
     return True
 
 

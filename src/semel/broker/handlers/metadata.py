@@ -7,6 +7,7 @@ it, so that the client need not ask again.
 from __future__ import annotations
 
 from collections.abc import Coroutine
+from functools import partial
 
 from semel.broker.authoriser import CLUSTER_NAME, Operation, ResourceType
 from semel.broker.cluster_view import ClusterView
@@ -20,9 +21,11 @@ from semel.coordinator.topic_names import INTERNAL_TOPICS
 from semel.log.errors import Refused
 from semel.quorum.metadata_topic import TOPIC as METADATA_TOPIC
 from semel.wire.errors import ErrorCode
+from semel.wire.lazy import lazily
 from semel.wire.schema import NO_UUID
 from semel.wire.spec.metadata import (
     MetadataRequest,
+    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
@@ -58,11 +61,8 @@ def _to_create(node: NodeInfo, cluster: ClusterView, request: MetadataRequest, c
     if context.version >= 4 and not request.allow_auto_topic_creation:
         return []
     known = cluster.image.topics
-    return [
-        topic.name
-        for topic in request.topics
-        if topic.name and topic.name not in known and topic.name != METADATA_TOPIC
-    ]
+    named = dict.fromkeys(topic.name for topic in request.topics)
+    return [name for name in named if name and name not in known and name != METADATA_TOPIC]
 
 
 async def _after_creation(
@@ -126,17 +126,19 @@ class _Answer:
     def _wanted(self) -> list[MetadataResponseTopic]:
         request, context = self._request, self._context
         if _wants_all(request, context):
-            return [
-                self._described(topic)
+            visible = [
+                topic
                 for topic in self._cluster.image.topics.values()
                 if context.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
             ]
-        return [
-            self._by_id(wanted.topic_id)
-            if wanted.name is None or (not wanted.name and wanted.topic_id != NO_UUID)
-            else self._by_name(wanted.name)
-            for wanted in request.topics or ()
-        ]
+            return lazily(self._described, visible)
+        named = {(wanted.name, wanted.topic_id): wanted for wanted in request.topics or ()}
+        return lazily(self._found, list(named.values()))
+
+    def _found(self, wanted: MetadataRequestTopic) -> MetadataResponseTopic:
+        if wanted.name is None or (not wanted.name and wanted.topic_id != NO_UUID):
+            return self._by_id(wanted.topic_id)
+        return self._by_name(wanted.name)
 
     def _by_name(self, name: str) -> MetadataResponseTopic:
         # Before it is looked up: who may not see it is not told either whether it is there.
@@ -164,7 +166,7 @@ class _Answer:
             name=topic.name,
             topic_id=topic.topic_id,
             is_internal=topic.name in INTERNAL_TOPICS,
-            partitions=[self._partition(topic, index) for index in topic.partitions],
+            partitions=lazily(partial(self._partition, topic), list(topic.partitions)),
         )
         if self._request.include_topic_authorized_operations:
             described.topic_authorized_operations = self._context.authorised_bits(ResourceType.TOPIC, topic.name)

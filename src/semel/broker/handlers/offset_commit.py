@@ -8,9 +8,11 @@ from __future__ import annotations
 from semel.broker.authoriser import Operation, ResourceType
 from semel.broker.cluster_view import ClusterView
 from semel.broker.context import RequestContext
+from semel.broker.handlers.named_once import in_parts
 from semel.coordinator.group.coordinator import GroupCoordinator
 from semel.coordinator.group.offsets import Committer, OffsetToCommit
 from semel.log.errors import Refused
+from semel.rpc.slices import Slices
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.offset_commit import (
     OffsetCommitRequest,
@@ -24,7 +26,12 @@ _IDS_SINCE = 10
 
 
 async def handle(
-    request: OffsetCommitRequest, context: RequestContext, *, cluster: ClusterView, groups: GroupCoordinator
+    request: OffsetCommitRequest,
+    context: RequestContext,
+    *,
+    cluster: ClusterView,
+    groups: GroupCoordinator,
+    slices: Slices,
 ) -> OffsetCommitResponse:
     try:
         context.authorise(Operation.READ, ResourceType.GROUP, request.group_id)
@@ -45,6 +52,8 @@ async def handle(
                 result.error_code = refusal.code
             continue
         for one, result in zip(topic.partitions, partitions, strict=True):
+            if slices.step():
+                await slices.next()
             if not 0 <= one.partition_index < count:
                 result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
@@ -55,15 +64,18 @@ async def handle(
     committer = Committer(
         request.member_id, request.generation_id_or_member_epoch, request.group_instance_id, context.version
     )
-    try:
-        offsets = [offset for offset, _ in accepted]
-        codes = await groups.commit(request.group_id, committer, offsets, request.retention_time_ms)
-    except Refused as refusal:
-        for _, result in accepted:
-            result.error_code = refusal.code
-    else:
-        for offset, result in accepted:
-            result.error_code = codes[offset.topic, offset.partition]
+    for some in in_parts(accepted):
+        try:
+            offsets = [offset for offset, _ in some]
+            codes = await groups.commit(request.group_id, committer, offsets, request.retention_time_ms)
+        except Refused as refusal:
+            for _, result in some:
+                result.error_code = refusal.code
+        else:
+            for offset, result in some:
+                result.error_code = codes[offset.topic, offset.partition]
+        if slices.step():
+            await slices.next()
     return OffsetCommitResponse(topics=topics)
 
 

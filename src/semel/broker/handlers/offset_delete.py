@@ -5,9 +5,11 @@ from __future__ import annotations
 from semel.broker.authoriser import Operation, ResourceType
 from semel.broker.cluster_view import ClusterView
 from semel.broker.context import RequestContext
+from semel.broker.handlers.named_once import in_parts
 from semel.coordinator.group.coordinator import GroupCoordinator
 from semel.coordinator.group.offsets import Place
 from semel.log.errors import Refused
+from semel.rpc.slices import Slices
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.offset_delete import (
     OffsetDeleteRequest,
@@ -18,7 +20,12 @@ from semel.wire.spec.offset_delete import (
 
 
 async def handle(
-    request: OffsetDeleteRequest, context: RequestContext, *, cluster: ClusterView, groups: GroupCoordinator
+    request: OffsetDeleteRequest,
+    context: RequestContext,
+    *,
+    cluster: ClusterView,
+    groups: GroupCoordinator,
+    slices: Slices,
 ) -> OffsetDeleteResponse:
     codes: dict[Place, ErrorCode] = {}
     try:
@@ -33,7 +40,10 @@ async def handle(
             known = [place for place in named if 0 <= place[1] < count]
             codes |= dict.fromkeys(named, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             places += known
-        codes |= await groups.delete_offsets(request.group_id, places)
+        for some in in_parts(list(dict.fromkeys(places))):
+            codes |= await groups.delete_offsets(request.group_id, some)
+            if slices.step():
+                await slices.next()
     except Refused as refusal:
         return OffsetDeleteResponse(error_code=refusal.code)
     return OffsetDeleteResponse(

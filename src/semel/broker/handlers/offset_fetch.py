@@ -10,9 +10,12 @@ from collections.abc import Sequence
 from semel.broker.authoriser import Operation, ResourceType
 from semel.broker.cluster_view import ClusterView
 from semel.broker.context import RequestContext
+from semel.broker.handlers.named_once import in_parts
 from semel.coordinator.group.coordinator import GroupCoordinator
+from semel.coordinator.group.offsets import Place
 from semel.coordinator.group.state import CommittedOffset
 from semel.log.errors import Refused
+from semel.rpc.slices import Slices
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.offset_fetch import (
     OffsetFetchRequest,
@@ -33,10 +36,19 @@ _NO_OFFSET = -1
 
 
 async def handle(
-    request: OffsetFetchRequest, context: RequestContext, *, cluster: ClusterView, groups: GroupCoordinator
+    request: OffsetFetchRequest,
+    context: RequestContext,
+    *,
+    cluster: ClusterView,
+    groups: GroupCoordinator,
+    slices: Slices,
 ) -> OffsetFetchResponse:
     if context.version >= _MANY_GROUPS_SINCE:
-        fetched = [await _fetched(cluster, groups, context, group, request.require_stable) for group in request.groups]
+        named = {group.group_id: group for group in reversed(request.groups)}
+        fetched = [
+            await _fetched(cluster, groups, context, named[group_id], request.require_stable, slices)
+            for group_id in dict.fromkeys(group.group_id for group in request.groups)
+        ]
         return OffsetFetchResponse(groups=fetched)
     wanted = request.topics
     topics = None
@@ -46,7 +58,7 @@ async def handle(
         ]
     group = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
     return _of_one_group(
-        await _fetched(cluster, groups, context, group, request.require_stable), request, context.version
+        await _fetched(cluster, groups, context, group, request.require_stable, slices), request, context.version
     )
 
 
@@ -56,18 +68,24 @@ async def _fetched(
     context: RequestContext,
     group: OffsetFetchRequestGroup,
     require_stable: bool,
+    slices: Slices,
 ) -> OffsetFetchResponseGroup:
     answer = OffsetFetchResponseGroup(group_id=group.group_id)
     try:
         context.authorise(Operation.DESCRIBE, ResourceType.GROUP, group.group_id)
         refused, names = _authorised(cluster, context, group.topics)
-        found = await groups.fetch_offsets(
-            group.group_id,
-            None if group.topics is None else [(name, index) for name, indexes in names for index in indexes],
-            require_stable=require_stable,
-            member_id=group.member_id,
-            member_epoch=group.member_epoch,
-        )
+        found: dict[Place, CommittedOffset | ErrorCode | None] = {}
+        places = None if group.topics is None else [(name, index) for name, indexes in names for index in indexes]
+        for some in [None] if places is None else in_parts(places):
+            found |= await groups.fetch_offsets(
+                group.group_id,
+                some,
+                require_stable=require_stable,
+                member_id=group.member_id,
+                member_epoch=group.member_epoch,
+            )
+            if slices.step():
+                await slices.next()
     except Refused as refusal:
         answer.error_code = refusal.code
         return answer
@@ -76,6 +94,8 @@ async def _fetched(
         if group.topics is None and not context.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
             continue
         topics.setdefault(name, []).append(_partition(index, committed))
+        if slices.step():
+            await slices.next()
     answer.topics = [*refused]
     for name, partitions in topics.items():
         known = cluster.image.topics.get(name)
@@ -101,7 +121,7 @@ def _authorised(
             context.authorise_topic(Operation.DESCRIBE, name)
             names.append((name, topic.partition_indexes))
         except Refused as refusal:
-            partitions = [_partition(index, refusal.code) for index in topic.partition_indexes]
+            partitions = [_partition(index, refusal.code) for index in dict.fromkeys(topic.partition_indexes)]
             answer = OffsetFetchResponseGroupTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
             refused.append(answer)
     return refused, names

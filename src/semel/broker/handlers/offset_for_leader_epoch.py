@@ -4,10 +4,14 @@ read is still there (KIP-320). Followers are told with their fetches, and need n
 
 from __future__ import annotations
 
+from functools import partial
+
 from semel.broker.authoriser import CLUSTER_NAME, Operation, ResourceType
 from semel.broker.context import RequestContext
+from semel.broker.handlers.named_once import first_by_name
 from semel.broker.topics import Topics
 from semel.log.errors import Refused
+from semel.wire.lazy import lazily
 from semel.wire.spec.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -21,19 +25,21 @@ def handle(
     request: OffsetForLeaderEpochRequest, context: RequestContext, *, topics: Topics
 ) -> OffsetForLeaderEpochResponse:
     is_node = context.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+    wanted = first_by_name(
+        (topic.topic, ((one.partition, one) for one in topic.partitions)) for topic in request.topics
+    )
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[_ended(topics, context, topic.topic, wanted, is_node) for wanted in topic.partitions],
+                topic=name, partitions=lazily(partial(_ended, topics, context, name, is_node), asked)
             )
-            for topic in request.topics
+            for name, asked in wanted.items()
         ]
     )
 
 
 def _ended(
-    topics: Topics, context: RequestContext, topic: str, wanted: OffsetForLeaderPartition, is_node: bool
+    topics: Topics, context: RequestContext, topic: str, is_node: bool, wanted: OffsetForLeaderPartition
 ) -> EpochEndOffset:
     answer = EpochEndOffset(partition=wanted.partition)
     try:

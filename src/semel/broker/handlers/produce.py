@@ -29,11 +29,12 @@ from semel.host.api import Jobs
 from semel.log.errors import RecordsRefused, Refused
 from semel.log.log import Appended
 from semel.log.record_refusals import MOST_NAMED
-from semel.log.types import Epoch, ProducerId
+from semel.log.types import Epoch, Offset, ProducerId
 from semel.log.validate import Validated
 from semel.records.compression import Codec
 from semel.replication.partition import ACKS_ALL, Partition
 from semel.rpc.served import CloseConnection
+from semel.rpc.slices import Slices
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.produce import (
     LeaderIdAndEpoch,
@@ -68,8 +69,11 @@ def handle(
     topics: Topics,
     verifier: TransactionVerifier,
     jobs: Jobs,
+    slices: Slices,
 ) -> ProduceResponse | Committing | Coroutine[None, None, ProduceResponse | None] | None:
-    produce = _Produce(request, context, cluster, topics, verifier, jobs)
+    produce = _Produce(request, context, cluster, topics, verifier, jobs, slices)
+    if context.is_long:
+        return _in_slices(produce, request, slices)
     answers: list[TopicProduceResponse] = []
     left: list[_Left] = []
     for topic in request.topic_data:
@@ -93,6 +97,39 @@ def handle(
     if not produce.waits_for:
         return response
     return Committing(response, produce.waits_for, lambda: produce.after_failure(response))
+
+
+async def _in_slices(produce: _Produce, request: ProduceRequest, slices: Slices) -> ProduceResponse | None:
+    """The same for many partitions: others are served in between."""
+    answers: list[TopicProduceResponse] = []
+    left: list[_Left] = []
+    has_to_wait = False
+    for topic in request.topic_data:
+        results: list[PartitionProduceResponse] = []
+        answers.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results))
+        for data in topic.partition_data:
+            result = produce.ordinary(topic, data)
+            if result is None:
+                result = PartitionProduceResponse(index=data.index)
+                left.append(_Left(topic, data, results, len(results)))
+                has_to_wait = has_to_wait or produce.has_to_wait(left[-1:])
+            results.append(result)
+            if slices.step():
+                await slices.next()
+    await produce.long_in_slices(left, has_to_wait=has_to_wait)
+    await produce.committed()
+    if request.acks == _ACKS_NONE:
+        return None
+    return ProduceResponse(responses=answers, node_endpoints=produce.node_endpoints())
+
+
+class _Written(NamedTuple):
+    """What of a long request has to be committed before it is answered."""
+
+    topic: TopicProduceData
+    result: PartitionProduceResponse
+    partition: Partition
+    last_offset: Offset
 
 
 class _Left(NamedTuple):
@@ -123,9 +160,11 @@ class _Produce:
         "_joined",
         "_request",
         "_room",
+        "_slices",
         "_topics",
         "_verifier",
         "_waiting",
+        "_written_in_slices",
         "waits_for",
     )
 
@@ -137,6 +176,7 @@ class _Produce:
         topics: Topics,
         verifier: TransactionVerifier,
         jobs: Jobs,
+        slices: Slices,
     ) -> None:
         self._request = request
         self._context = context
@@ -145,10 +185,13 @@ class _Produce:
         self._verifier = verifier
         self._jobs = jobs
         self._joined: Joined | None = None
+        self._slices = slices
         self._hints: LeaderHints | None = None
         self._room = MOST_NAMED  # for records that are named in the answer
         self.waits_for: list[asyncio.Future[None]] = []
         self._waiting: list[tuple[TopicProduceData, PartitionProduceResponse]] = []  # for each what its result is
+        # Of a long request, instead of these two.
+        self._written_in_slices: list[_Written] | None = [] if context.is_long else None
 
     # -- the ordinary path
 
@@ -191,8 +234,7 @@ class _Produce:
         )
 
     async def long_later(self, left: list[_Left], response: ProduceResponse) -> ProduceResponse | None:
-        """Large compressed batches are judged in a thread first, and partitions join a transaction. The connection
-        waits meanwhile, so its order is kept."""
+        """The connection waits meanwhile, so its order is kept."""
         self._joined = joined = self._verifier.membership.joined()
         try:
             await self._join(left, joined)
@@ -207,7 +249,20 @@ class _Produce:
             self.after_failure(response)
         return response
 
+    async def long_in_slices(self, left: list[_Left], *, has_to_wait: bool) -> None:
+        self._joined = joined = self._verifier.membership.joined()
+        try:
+            if has_to_wait:
+                await self._join(left, joined)
+            for one in left:
+                self.long([one])
+                if self._slices.step():
+                    await self._slices.next()
+        finally:
+            joined.close()
+
     async def _join(self, left: list[_Left], joined: Joined) -> None:
+        """Large compressed batches are judged in a thread first, and partitions join a transaction."""
         joining: dict[Identity, list[tuple[PartitionProduceData, Partition]]] = {}
         room = self._room
         for topic, data, _, _ in left:
@@ -220,6 +275,8 @@ class _Produce:
             except Refused as refusal:
                 room = _name_within(room, refusal)  # now, lest they are all in memory until the answer is made
                 data.records = refusal
+            if self._slices.step():
+                await self._slices.next()
         if self._request.transactional_id is not None:
             for claimed, members in joining.items():
                 partitions = [partition for _, partition in members]
@@ -230,6 +287,25 @@ class _Produce:
                 except Refused as refusal:
                     for data, _ in members:
                         data.records = refusal
+
+    async def committed(self) -> None:
+        """Of a long request: waits once for each partition, and tells all of its results what came of it."""
+        written = self._written_in_slices or []
+        ends: dict[Partition, Offset] = {}
+        for one in written:
+            ends[one.partition] = max(one.last_offset, ends.get(one.partition, 0))
+        refused: dict[Partition, Refused] = {}
+        for partition, last_offset in ends.items():
+            try:
+                await _committed(partition, last_offset, self._request.timeout_ms)
+            except Refused as refusal:
+                refused[partition] = refusal
+        for one in written:
+            if one.partition in refused:
+                place = self._place(one.topic)
+                refused_after_append(one.result, refused[one.partition], place, self._leader_hints())
+            if self._slices.step():
+                await self._slices.next()
 
     async def _validated(self, partition: Partition, records: memoryview | bytes) -> Validated:
         if len(records) >= _OPEN_ELSEWHERE_BYTES:
@@ -286,6 +362,9 @@ class _Produce:
             log_start_offset=partition.log.start_offset,
         )
         if self._request.acks == _ACKS_ALL:
+            if self._written_in_slices is not None:
+                self._written_in_slices.append(_Written(topic, result, partition, appended.last_offset))
+                return result
             committed = partition.when_committed(appended.last_offset, self._request.timeout_ms)
             if committed is not None:
                 self.waits_for.append(committed)
@@ -338,6 +417,14 @@ class _Produce:
 
     def node_endpoints(self) -> list[NodeEndpoint]:
         return endpoints_of(self._hints)
+
+
+async def _committed(partition: Partition, last_offset: Offset, timeout_ms: int) -> None:
+    if partition.is_closed and last_offset >= partition.log.high_watermark:
+        raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "it is not led here any more, and may not have been committed")
+    committed = partition.when_committed(last_offset, timeout_ms)
+    if committed is not None:
+        await committed
 
 
 def _name_within(room: int, refusal: Refused) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from semel.broker.authoriser import Operation, ResourceType
 from semel.broker.cluster_view import ClusterView
 from semel.broker.context import RequestContext
+from semel.broker.handlers.named_once import in_parts
 from semel.broker.handlers.transaction_errors import note_fenced
 from semel.broker.internal_topics import InternalTopics
 from semel.broker.transaction_membership import COME_AGAIN, Joined, TransactionMembership
@@ -18,6 +19,7 @@ from semel.coordinator.group.offsets import OffsetToCommit
 from semel.coordinator.topic_names import OFFSETS_TOPIC
 from semel.coordinator.txn.decisions import Identity, TimedOut
 from semel.log.errors import Refused
+from semel.rpc.slices import Slices
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -42,6 +44,7 @@ async def handle(
     groups: GroupCoordinator,
     verifier: TransactionVerifier,
     internal_topics: InternalTopics,
+    slices: Slices,
 ) -> TxnOffsetCommitResponse:
     topics = [_unanswered(topic) for topic in request.topics]
     results = [result for topic in topics for result in topic.partitions]
@@ -51,23 +54,28 @@ async def handle(
         accepted: list[tuple[OffsetToCommit, TxnOffsetCommitResponsePartition]] = []
         for topic, answer in zip(request.topics, topics, strict=True):
             accepted += _readable(cluster, context, topic, answer)
+            if slices.step():
+                await slices.next()
         await internal_topics.ensure(OFFSETS_TOPIC)
         joined = verifier.membership.joined()
         try:
             await _join_transaction(verifier.membership, groups, request, context, joined)
-            codes = await groups.commit_in_transaction(
-                request.group_id,
-                request.member_id,
-                request.generation_id,
-                request.group_instance_id,
-                request.producer_id,
-                request.producer_epoch,
-                [offset for offset, _ in accepted],
-            )
+            for number, some in enumerate(in_parts(accepted)):
+                if number:
+                    _check(verifier.membership, groups, request, context, joined)
+                codes = await groups.commit_in_transaction(
+                    request.group_id,
+                    request.member_id,
+                    request.generation_id,
+                    request.group_instance_id,
+                    request.producer_id,
+                    request.producer_epoch,
+                    [offset for offset, _ in some],
+                )
+                for offset, result in some:
+                    result.error_code = codes[offset.topic, offset.partition]
         finally:
             joined.close()
-        for offset, result in accepted:
-            result.error_code = codes[offset.topic, offset.partition]
     except Refused as refusal:
         code = _code_for(refusal, context.version)
         for result in results:
@@ -125,20 +133,41 @@ async def _join_transaction(
     second_generation = context.version >= _SECOND_GENERATION_SINCE
     try:
         await membership.join(transactional_id, claimed, [partition], joined, second_generation=second_generation)
-        # The shard may be another one now: this one's partition is closed then.
-        shard = groups.shard_of(group_id)
-        if second_generation or membership.verifies or not membership.is_elsewhere(transactional_id):
-            membership.check(transactional_id, claimed, shard.partition, joined)
     except Refused as refusal:
-        if refusal.code in COME_AGAIN:
-            # The coordinator of the group is the right one, and that of the transaction is not for its client to find.
-            raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, refusal.text) from refusal
-        if refusal.code == ErrorCode.TRANSACTION_ABORTABLE and not isinstance(refusal, TimedOut):
-            text = f"the offsets of {group_id!r} are not part of an open transaction"
-            raise Refused(ErrorCode.TRANSACTION_ABORTABLE, text) from refusal
-        raise
+        raise _explained(refusal, group_id) from refusal
+    _check(membership, groups, request, context, joined)
+
+
+def _check(
+    membership: TransactionMembership,
+    groups: GroupCoordinator,
+    request: TxnOffsetCommitRequest,
+    context: RequestContext,
+    joined: Joined,
+) -> None:
+    """After every wait: the transaction may have been ended meanwhile."""
+    claimed = Identity(request.producer_id, request.producer_epoch)
+    second_generation = context.version >= _SECOND_GENERATION_SINCE
+    try:
+        # The shard may be another one now: this one's partition is closed then.
+        shard = groups.shard_of(request.group_id)
+        if second_generation or membership.verifies or not membership.is_elsewhere(request.transactional_id):
+            membership.check(request.transactional_id, claimed, shard.partition, joined)
+    except Refused as refusal:
+        raise _explained(refusal, request.group_id) from refusal
     if not second_generation:
         shard.connections.check(claimed.producer_id, claimed, context.connection.number)
+
+
+def _explained(refusal: Refused, group_id: str) -> Refused:
+    if refusal.code in COME_AGAIN:
+        # The coordinator of the group is the right one, and that of the transaction is not for its client to find.
+        return Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, refusal.text)
+    if refusal.code == ErrorCode.TRANSACTION_ABORTABLE and not isinstance(refusal, TimedOut):
+        return Refused(
+            ErrorCode.TRANSACTION_ABORTABLE, f"the offsets of {group_id!r} are not part of an open transaction"
+        )
+    return refusal
 
 
 def _code_for(refusal: Refused, version: int) -> ErrorCode:

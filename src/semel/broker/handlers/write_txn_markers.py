@@ -8,6 +8,7 @@ from semel.broker.context import RequestContext
 from semel.broker.markers import LocalMarkers
 from semel.log.errors import Refused
 from semel.records.control import ControlType
+from semel.rpc.slices import Slices
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.write_txn_markers import (
     WritableTxnMarker,
@@ -22,18 +23,18 @@ _SECOND_GENERATION = 2
 
 
 async def handle(
-    request: WriteTxnMarkersRequest, context: RequestContext, *, markers: LocalMarkers
+    request: WriteTxnMarkersRequest, context: RequestContext, *, markers: LocalMarkers, slices: Slices
 ) -> WriteTxnMarkersResponse:
     results = []
     for marker in request.markers:
         topics = []
         for topic in marker.topics:
-            partitions = [
-                WritableTxnMarkerPartitionResult(
-                    partition_index=index, error_code=await _write(markers, context, marker, topic.name, index)
-                )
-                for index in topic.partition_indexes
-            ]
+            partitions: list[WritableTxnMarkerPartitionResult] = []
+            for index in dict.fromkeys(topic.partition_indexes):
+                code = await _write(markers, context, marker, topic.name, index)
+                partitions.append(WritableTxnMarkerPartitionResult(partition_index=index, error_code=code))
+                if slices.step():
+                    await slices.next()
             topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=partitions))
         results.append(WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics))
     return WriteTxnMarkersResponse(markers=results)

@@ -15,6 +15,7 @@ from semel.coordinator.errors import coordinator_error
 from semel.coordinator.group.classic_group import ClassicGroup, ClassicMember, Protocols
 from semel.coordinator.group.classic_rebalance import ClassicRebalance
 from semel.coordinator.group.classic_states import ClassicState
+from semel.coordinator.group.group_memory import bytes_of_protocols, check_protocols
 from semel.coordinator.group.records import group_entry
 from semel.coordinator.group.state import GroupState
 from semel.coordinator.group.subscriptions import subscribed_topics
@@ -67,10 +68,13 @@ class ClassicRequests:
         if group is None:
             if request.member_id:
                 raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {request.group_id!r}")
-            group = groups[request.group_id] = ClassicGroup(request.group_id, self._rebalance.clock.wall_ms())
+            group = groups[request.group_id] = ClassicGroup(
+                request.group_id, self._rebalance.clock.wall_ms(), self._rebalance.memory.count
+            )
         protocols = [(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols]
         try:
             self._check_size(group, request.member_id)
+            self._check_metadata(group, request, protocols)
             if not group.supports(request.protocol_type, protocols):
                 raise Refused(
                     ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
@@ -102,6 +106,12 @@ class ClassicRequests:
             if member is not None:
                 self._rebalance.remove_members(group, [member_id])
             raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, f"a group has at most {most} members (group.max.size)")
+
+    def _check_metadata(self, group: ClassicGroup, request: JoinGroupRequest, protocols: Protocols) -> None:
+        check_protocols(protocols)
+        known = group.members.get(request.member_id or group.static.get(request.group_instance_id or "", ""))
+        before = 0 if known is None else bytes_of_protocols(known.protocols)
+        self._rebalance.memory.check(group.group_id, group.metadata_bytes, bytes_of_protocols(protocols) - before)
 
     def _join_first(
         self, group: ClassicGroup, request: JoinGroupRequest, protocols: Protocols, caller: Caller

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from semel.coordinator.group.classic_states import ClassicState, Event, next_state
+from semel.coordinator.group.group_memory import bytes_of_protocols
 from semel.coordinator.group.subscriptions import CONSUMER_PROTOCOL, all_subscribed_topics
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
@@ -57,8 +58,11 @@ class ClassicMember:
 
 
 class ClassicGroup:
-    def __init__(self, group_id: str, now_ms: int) -> None:
+    def __init__(self, group_id: str, now_ms: int, count: Callable[[int], None] = lambda _: None) -> None:
+        """`count` is told whenever its members bring more metadata, or less."""
         self.group_id = group_id
+        self.metadata_bytes = 0
+        self._tell_count = count
         self.state = ClassicState.EMPTY
         self.since_ms = now_ms
         self.generation = 0
@@ -81,8 +85,11 @@ class ClassicGroup:
     # -- the topic
 
     @classmethod
-    def from_record(cls, group_id: str, record: GroupMetadataValue, now_ms: int) -> ClassicGroup:
-        group = cls(group_id, record.current_state_timestamp if record.current_state_timestamp >= 0 else now_ms)
+    def from_record(
+        cls, group_id: str, record: GroupMetadataValue, now_ms: int, count: Callable[[int], None] = lambda _: None
+    ) -> ClassicGroup:
+        since_ms = record.current_state_timestamp if record.current_state_timestamp >= 0 else now_ms
+        group = cls(group_id, since_ms, count)
         group.state = ClassicState.STABLE if record.members else ClassicState.EMPTY
         group.generation = record.generation
         group.protocol_type = record.protocol_type or None
@@ -156,6 +163,7 @@ class ClassicGroup:
     def _put(self, member: ClassicMember) -> None:
         self.members[member.member_id] = member
         self._with_protocol.update(_names(member.protocols))
+        self._count(bytes_of_protocols(member.protocols))
         if member.instance_id is not None:
             self.static[member.instance_id] = member.member_id
 
@@ -163,6 +171,7 @@ class ClassicGroup:
         member = self.members.pop(member_id, None)
         if member is not None:
             self._with_protocol -= Counter(_names(member.protocols))
+            self._count(-bytes_of_protocols(member.protocols))
             if member.instance_id is not None:
                 self.static.pop(member.instance_id, None)
         self.joining.pop(member_id, None)
@@ -190,7 +199,17 @@ class ClassicGroup:
     def change_protocols(self, member: ClassicMember, protocols: Protocols) -> None:
         self._with_protocol -= Counter(_names(member.protocols))
         self._with_protocol.update(_names(protocols))
+        self._count(bytes_of_protocols(protocols) - bytes_of_protocols(member.protocols))
         member.protocols = protocols
+
+    def _count(self, more_bytes: int) -> None:
+        self.metadata_bytes += more_bytes
+        self._tell_count(more_bytes)
+
+    def end(self) -> None:
+        """It is kept no longer, and counts no more."""
+        self._count(-self.metadata_bytes)
+        self._tell_count = lambda _: None
 
     def wait_for_others(self, member: ClassicMember) -> asyncio.Future[JoinGroupResponse]:
         """The member has joined; the future is its answer."""

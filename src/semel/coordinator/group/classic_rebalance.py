@@ -16,6 +16,7 @@ from semel.config import BrokerConfig
 from semel.coordinator.errors import coordinator_error
 from semel.coordinator.group.classic_group import ClassicGroup, ClassicMember
 from semel.coordinator.group.classic_states import ClassicState, Event
+from semel.coordinator.group.group_memory import GroupMemory
 from semel.coordinator.group.records import group_entry
 from semel.coordinator.group.state import GroupState
 from semel.coordinator.group.timers import Timers
@@ -38,9 +39,15 @@ class ClassicRebalance:
     """The classic groups of one shard."""
 
     def __init__(
-        self, shard: Shard[GroupState], timers: Timers, config: Callable[[], BrokerConfig], clock: Clock
+        self,
+        shard: Shard[GroupState],
+        timers: Timers,
+        config: Callable[[], BrokerConfig],
+        clock: Clock,
+        memory: GroupMemory,
     ) -> None:
         self.groups: dict[str, ClassicGroup] = {}
+        self.memory = memory
         self._config = config
         self.clock = clock
         self._shard = shard
@@ -52,7 +59,8 @@ class ClassicRebalance:
 
     def load(self) -> Steps:
         for group_id, record in list(self._shard.state.classic.items()):
-            group = self.groups[group_id] = ClassicGroup.from_record(group_id, record, self.clock.wall_ms())
+            group = ClassicGroup.from_record(group_id, record, self.clock.wall_ms(), self.memory.count)
+            self.groups[group_id] = group
             for member in group.members.values():
                 self.renew_session(group, member)
             yield None
@@ -63,6 +71,12 @@ class ClassicRebalance:
             if self.groups.get(group.group_id) is group:
                 self._end(group, ErrorCode.NOT_COORDINATOR)
             yield None
+
+    def forget(self) -> None:
+        """What was loaded is given up before it began."""
+        for group in self.groups.values():
+            group.end()
+        self.groups.clear()
 
     def remove(self, group: ClassicGroup) -> None:
         """The group was deleted."""
@@ -79,6 +93,7 @@ class ClassicRebalance:
         self._timers.cancel(("sync", group.group_id))
         group.move(Event.REMOVED, self.clock.wall_ms())
         self.groups.pop(group.group_id, None)
+        group.end()
 
     # -- sessions
 

@@ -30,6 +30,7 @@ from semel.coordinator.group.consumer_group import (
     by_topic,
 )
 from semel.coordinator.group.consumer_view import described_group
+from semel.coordinator.group.group_memory import GroupMemory, bytes_of_topics
 from semel.coordinator.group.pattern_matches import PatternMatches
 from semel.coordinator.group.state import GroupState
 from semel.coordinator.group.timers import Timers
@@ -63,6 +64,7 @@ class ConsumerRequests:
         clock: Clock,
         random: Random,
         topics: ClusterTopics,
+        memory: GroupMemory,
     ) -> None:
         self._shard = shard
         self._timers = timers
@@ -73,12 +75,28 @@ class ConsumerRequests:
         self.patterns = PatternMatches(topics)
         # The version of the cluster's topics that a group has been compared with.
         self._compared: dict[str, int] = {}
+        self._memory = memory
+        # What the members of a group count in it.
+        self._counted: dict[str, int] = {}
 
     def load(self) -> Steps:
         for group in list(self._shard.state.consumer.values()):
             for member in group.members.values():
                 self._watch(group.group_id, member)
+            self._count(group.group_id)
             yield None
+
+    def uncount(self) -> None:
+        """Nothing of it counts any more."""
+        self._memory.count(-sum(self._counted.values()))
+        self._counted.clear()
+
+    def _count(self, group_id: str) -> None:
+        group = self._shard.state.consumer.get(group_id)
+        before, now = self._counted.pop(group_id, 0), 0 if group is None else group.metadata_bytes
+        if now:
+            self._counted[group_id] = now
+        self._memory.count(now - before)
 
     def _settings(self, group_id: str) -> GroupConfig:
         return group_config(self._topics.image.group_settings(group_id), self._config())
@@ -135,6 +153,8 @@ class ConsumerRequests:
         known = self._known(group, member_id, request)
         member = self._admitted(draft, known, member_id, request)
         updated = _updated(member, request, caller)
+        before = 0 if known is None else bytes_of_topics(known.topics)
+        self._memory.check(group.group_id, group.metadata_bytes, bytes_of_topics(updated.topics) - before)
         draft.set_member(updated, is_new=known is None)
         if draft.is_changed or self._compared.get(request.group_id) != self._topics.version:
             draft.compare_topics()
@@ -142,6 +162,7 @@ class ConsumerRequests:
         reported = None if request.topic_partitions is None else _reported(request)
         moved = draft.reconcile(updated, reported)
         self._shard.append(draft.entries)
+        self._count(request.group_id)
         self._compared[request.group_id] = self._topics.version
         if known is not None and known.member_id != member_id:
             self._unwatch(request.group_id, known.member_id)
@@ -229,6 +250,7 @@ class ConsumerRequests:
         draft.remove_member(member_id)
         draft.compare_topics(matches_anew=False)
         self._shard.append(draft.entries)
+        self._count(group.group_id)
         self._unwatch(group.group_id, member_id)
 
     # -- timers
@@ -268,6 +290,7 @@ class ConsumerRequests:
 
     def forget(self, group_id: str) -> None:
         self._compared.pop(group_id, None)
+        self._count(group_id)
 
     # -- for those who look
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import NamedTuple
 
+from semel.coordinator.group.group_memory import bytes_of_topics
 from semel.wire.spec.group_records import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
@@ -90,6 +91,7 @@ class ConsumerGroup:
     patterns: dict[str, ResolvedPattern] = field(default_factory=dict)
     static: dict[str, str] = field(default_factory=dict)
     owners: dict[TopicPartition, str] = field(default_factory=dict)
+    metadata_bytes: int = 0  # what its members count in memory
 
     @property
     def state(self) -> str:
@@ -117,8 +119,10 @@ class ConsumerGroup:
 
     def set_member(self, member_id: str, value: ConsumerGroupMemberMetadataValue) -> None:
         self._forget_instance(member_id)
+        known = self.members.get(member_id)
+        self.metadata_bytes += bytes_of_topics(frozenset(value.subscribed_topic_names)) - _bytes_of(known)
         self.members[member_id] = replace(
-            self.members.get(member_id) or ConsumerMember(member_id),
+            known or ConsumerMember(member_id),
             instance_id=value.instance_id,
             rack_id=value.rack_id,
             client_id=value.client_id,
@@ -135,6 +139,7 @@ class ConsumerGroup:
         self._forget_instance(member_id)
         member = self.members.pop(member_id, None)
         if member is not None:
+            self.metadata_bytes -= _bytes_of(member)
             self._disown(member)
 
     def _forget_instance(self, member_id: str) -> None:
@@ -150,6 +155,7 @@ class ConsumerGroup:
             if value is None:
                 return
             member = ConsumerMember(member_id)
+            self.metadata_bytes += _bytes_of(member)
         self._disown(member)
         if value is None:
             member = replace(
@@ -172,6 +178,10 @@ class ConsumerGroup:
         for partition in member.owned:
             if self.owners.get(partition) == member.member_id:
                 del self.owners[partition]
+
+
+def _bytes_of(member: ConsumerMember | None) -> int:
+    return 0 if member is None else bytes_of_topics(member.topics)
 
 
 def partitions_of(topics: Iterable[TopicPartitions]) -> Partitions:

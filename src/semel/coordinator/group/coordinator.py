@@ -17,6 +17,7 @@ from semel.coordinator.errors import coordinator_error
 from semel.coordinator.group.classic import Caller
 from semel.coordinator.group.cluster import ClusterImage
 from semel.coordinator.group.consumer_group import JOINING
+from semel.coordinator.group.group_memory import GroupMemory
 from semel.coordinator.group.group_shard import GroupShard
 from semel.coordinator.group.offsets import Committer, OffsetToCommit, Place
 from semel.coordinator.group.state import CommittedOffset, GroupState
@@ -28,6 +29,7 @@ from semel.host.api import Clock
 from semel.log.errors import Refused
 from semel.log.types import Epoch, ProducerId
 from semel.replication.partition import Partition
+from semel.rpc.budget import MemoryBudget
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.consumer_group_describe import DescribedConsumerGroup
 from semel.wire.spec.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
@@ -53,6 +55,7 @@ class GroupCoordinator:
         config: Callable[[], BrokerConfig],
         clock: Clock,
         random: Random,
+        budget: MemoryBudget,
         *,
         slices: Slices | None = None,
         newest_connection: Callable[[], int] = lambda: 0,
@@ -72,6 +75,7 @@ class GroupCoordinator:
         self.version = 1
         self._image = image
         self._config = config
+        self._memory = GroupMemory(budget, config)
         self._clock = clock
         self._random = random
         self._sides: dict[int, GroupShard] = {}
@@ -101,7 +105,7 @@ class GroupCoordinator:
     # -- shards come and go
 
     def prepare(self, shard: Shard[GroupState]) -> Steps:
-        side = GroupShard(shard, self._config, self._clock, self._random, self)
+        side = GroupShard(shard, self._config, self._clock, self._random, self, self._memory)
         yield from side.load()
         self._sides[shard.partition.index] = side
 

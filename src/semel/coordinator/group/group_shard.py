@@ -18,6 +18,7 @@ from semel.coordinator.group.classic_states import ClassicState
 from semel.coordinator.group.cluster import ClusterTopics
 from semel.coordinator.group.consumer import ConsumerRequests
 from semel.coordinator.group.consumer_records import removed_group
+from semel.coordinator.group.group_memory import GroupMemory
 from semel.coordinator.group.offsets import GroupOffsets, Place
 from semel.coordinator.group.records import group_entry
 from semel.coordinator.group.state import GroupState
@@ -44,12 +45,13 @@ class GroupShard:
         clock: Clock,
         random: Random,
         topics: ClusterTopics,
+        memory: GroupMemory,
     ) -> None:
         self.shard = shard
         self.timers = Timers()
-        self.rebalance = ClassicRebalance(shard, self.timers, config, clock)
+        self.rebalance = ClassicRebalance(shard, self.timers, config, clock, memory)
         self.classic = ClassicRequests(shard, self.rebalance, random)
-        self.consumer = ConsumerRequests(shard, self.timers, config, clock, random, topics)
+        self.consumer = ConsumerRequests(shard, self.timers, config, clock, random, topics, memory)
         self.offsets = GroupOffsets(shard, self.rebalance, config, clock)
         # Groups that were known by their offsets alone, and have none left: they are there until somebody looks after
         # them, as in Kafka, so that who took the offsets away can take the group away as well.
@@ -61,12 +63,15 @@ class GroupShard:
             yield from self.rebalance.load()
             yield from self.consumer.load()
         except GeneratorExit:
+            self.rebalance.forget()
+            self.consumer.uncount()
             self.timers.close()  # this term was over before it had begun
             raise
 
     def unload(self) -> Steps:
         """The shard is served here no longer. The call itself ends the timers: nobody is removed from a group, and
         nothing else decided, by who does not coordinate it. The steps tell those who wait, and free what is here."""
+        self.consumer.uncount()
         return chain(self.rebalance.unload(), self.timers.close())
 
     # -- a group has one protocol at a time
@@ -81,6 +86,7 @@ class GroupShard:
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"{group_id!r} has members of the KIP-848 protocol, not classic"
             )
         self.shard.append(removed_group(group))
+        self.consumer.forget(group_id)
 
     def make_way_for_consumer(self, group_id: str) -> None:
         """And the other way round. Both kinds of members in one group are not served yet."""
