@@ -7,6 +7,7 @@ Combined: the same two, among other nodes. Controller only. Broker only: it foll
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
 
 from semel.broker.authoriser import AllowAll, Authoriser
 from semel.broker.broker_part import BrokerPart
@@ -14,10 +15,7 @@ from semel.broker.cluster_view import ClusterView
 from semel.broker.controller_channel import ControllerChannel
 from semel.broker.controller_part import ControllerPart
 from semel.broker.fetch_sessions import FetchSessions
-from semel.broker.following_part import FollowingPart
 from semel.broker.identity import check_place, identity_of
-from semel.broker.joining import Joining
-from semel.broker.lifecycle import RegistrationChannel
 from semel.broker.metadata_source import MetadataSource
 from semel.broker.node_info import NodeInfo
 from semel.broker.router import Router
@@ -40,6 +38,12 @@ from semel.rpc.long_requests import LongRequests
 from semel.rpc.server import Limits, Server
 from semel.rpc.slices import Slices
 from semel.wire.spec.metadata_records import ConfigRecord, MetadataRecord
+
+# What only nodes among others need is loaded by them: a node alone is to be small, and to start quickly.
+if TYPE_CHECKING:
+    from semel.broker.following_part import FollowingPart
+    from semel.broker.joining import Joining
+    from semel.broker.lifecycle import RegistrationChannel
 
 # The metadata log is always durable before it counts, and is cut by snapshots, not by age.
 _METADATA_CONFIG = {
@@ -162,6 +166,8 @@ class Broker:
         self.cluster = part.roles.cluster
 
     def _make_following(self, log: Log) -> None:
+        from semel.broker.following_part import FollowingPart
+
         part = FollowingPart(self.host, self.node, log, self.on_broken, self._committed, self._reloaded)
         self.following = part
         self.metadata = part.metadata
@@ -244,6 +250,8 @@ class Broker:
         current_offset: Callable[[], int],
         until: Callable[[Callable[[], bool]], Awaitable[None]],
     ) -> None:
+        from semel.broker.joining import Joining
+
         self.joining = Joining(
             self.host, self.node, self.store, self.bound, channel, current_offset, until, self.on_broken
         )

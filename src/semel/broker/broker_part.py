@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from semel.broker.cluster_view import ClusterView
 from semel.broker.controller_channel import ControllerChannel
 from semel.broker.coordinators import Coordinators
 from semel.broker.fetch_sessions import FetchSessions
-from semel.broker.following import Following
 from semel.broker.internal_topics import InternalTopics
 from semel.broker.leading import Leading
 from semel.broker.metadata_source import MetadataSource
 from semel.broker.node_info import NodeInfo
-from semel.broker.peers import Peers
 from semel.broker.producer_ids import ProducerIds
 from semel.broker.read_failures import ReadFailures
 from semel.broker.replica_sessions import ReplicaSession
@@ -26,6 +25,10 @@ from semel.log.store import LogStore
 from semel.replication.term_kernel import Generation
 from semel.rpc.long_requests import LongRequests
 from semel.wire.spec.metadata_records import MetadataRecord, RemoveTopicRecord
+
+if TYPE_CHECKING:  # what only a node among others needs is loaded by it
+    from semel.broker.following import Following
+    from semel.broker.peers import Peers
 
 # More than any cluster has followers: one session for each of their fetchers.
 _REPLICA_SESSIONS = 1000
@@ -56,6 +59,8 @@ class BrokerPart:
         layout = node.config.layout
         if not layout.is_alone:
             self.leading = Leading(node, cluster, host.clock, channel.alter_partition, on_broken)
+            from semel.broker.following import Following
+
             self.following = Following(host, node, cluster, layout.inter_broker, on_broken)
         self.topics = topics = Topics(
             node,
@@ -112,6 +117,8 @@ class BrokerPart:
         )
 
     def _new_peers(self, host: Host, purpose: str) -> Peers:
+        from semel.broker.peers import Peers
+
         self._peers.append(Peers(host, self._node, self.cluster, self._node.config.layout.inter_broker, purpose))
         return self._peers[-1]
 

@@ -9,7 +9,6 @@ from random import Random
 from semel.broker.cluster_view import ClusterView
 from semel.broker.markers import LocalMarkers
 from semel.broker.node_info import NodeInfo
-from semel.broker.peers import PeerCaller
 from semel.broker.remote_joins import RemoteJoins
 from semel.broker.remote_markers import ClusterMarkers
 from semel.broker.topics import Topics
@@ -25,6 +24,7 @@ from semel.coordinator.txn.coordinator import TransactionCoordinator
 from semel.coordinator.txn.transactions import Transactions
 from semel.host.api import Clock
 from semel.log.types import ProducerId
+from semel.peer.caller import PeerCaller
 from semel.replication.partition import Partition
 from semel.rpc.budget import MemoryBudget
 from semel.wire.spec.metadata_records import (

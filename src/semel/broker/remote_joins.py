@@ -14,10 +14,10 @@ import asyncio
 from collections.abc import Collection, Iterable
 from itertools import islice
 
-from semel.broker.peers import PeerCaller, PeerError
 from semel.coordinator.txn.decisions import Identity
 from semel.log.errors import Refused
-from semel.peer.errors import Unsupported
+from semel.peer.caller import PeerCaller
+from semel.peer.errors import PeerError, Unsupported
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

@@ -24,11 +24,12 @@ from typing import Any, NamedTuple
 from semel.broker.cluster_view import ClusterView
 from semel.broker.markers import LocalMarkers
 from semel.broker.node_info import NodeInfo
-from semel.broker.peers import PeerCaller, PeerError
 from semel.coordinator.txn.transactions import TopicPartition
 from semel.host.complaints import Complaints
 from semel.log.errors import Refused
 from semel.log.types import Epoch, ProducerId
+from semel.peer.caller import PeerCaller
+from semel.peer.errors import PeerError
 from semel.records.control import ControlType
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.write_txn_markers import (

@@ -20,12 +20,11 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from importlib import import_module
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from semel.broker.authoriser import Authoriser
 from semel.broker.context import RequestContext
 from semel.broker.fetch_lanes import FetchLanes
-from semel.broker.forwarding import Forwarder
 from semel.broker.handlers import CONTROLLER_HANDLERS, FORWARDABLE, HANDLERS, Served, served_on
 from semel.broker.inner_requests import Sender
 from semel.broker.produce_lanes import ProduceLanes
@@ -47,6 +46,9 @@ from semel.wire.spec.api_versions import ApiVersion, ApiVersionsResponse
 from semel.wire.spec.fetch import FetchRequest, FetchResponse
 from semel.wire.spec.incremental_alter_configs import IncrementalAlterConfigsRequest
 from semel.wire.spec.produce import ProduceRequest, ProduceResponse
+
+if TYPE_CHECKING:
+    from semel.broker.forwarding import Forwarder
 
 _PRODUCE, _FETCH, _API_VERSIONS, _INCREMENTAL_ALTER_CONFIGS = 0, 1, 18, 44
 _LENGTH_BYTES = 4
@@ -135,7 +137,7 @@ class Router:
                 self._routes[listener] = {
                     key: routes[key]._replace(max_version=served.max_version) for key, served in served_on(kind).items()
                 }
-        if controller is not None:
+        if controller is not None and controller.listeners:
             routes = {
                 key: _route(served, key, controller)._replace(learns=False)
                 for key, served in CONTROLLER_HANDLERS.items()
