@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from raw_client import RawClient, batch_of
+from semel.wire.frame import request_bytes
 from semel.wire.schema import Request, Response
 from semel.wire.spec.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from semel.wire.spec.create_topics import CreatableTopic, CreateTopicsRequest
@@ -24,7 +25,7 @@ from semel.wire.spec.describe_producers import DescribeProducersTopic as Produce
 from semel.wire.spec.describe_topic_partitions import DescribeTopicPartitionsRequest
 from semel.wire.spec.describe_topic_partitions import DescribeTopicPartitionsRequestTopic as PartitionsOfTopic
 from semel.wire.spec.describe_transactions import DescribeTransactionsRequest
-from semel.wire.spec.fetch import FetchRequest, FetchRequestPartition, FetchRequestTopic, FetchResponse
+from semel.wire.spec.fetch import FetchRequest, FetchRequestPartition, FetchRequestTopic
 from semel.wire.spec.find_coordinator import FindCoordinatorRequest
 from semel.wire.spec.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from semel.wire.spec.leave_group import LeaveGroupRequest, LeavingMember
@@ -128,20 +129,23 @@ def commit(group: str, topic: str, partitions: int) -> OffsetCommitRequest:
 
 def sessions(port: int, count: int = 60) -> list[RawClient]:
     """Many fetch sessions of many partitions, which are left open."""
+    frame = request_bytes(fetch(MANY, epoch=0), 11, 1, "raw")
     clients = []
     for _ in range(count):
         client = RawClient(port, timeout_s=120)
         clients.append(client)
-        client.call(fetch(MANY, epoch=0), 11, FetchResponse)
+        client.socket.sendall(frame)
+        client.read_frame()
     return clients
 
 
 def members(port: int, count: int = 40, metadata_bytes: int = 7 << 20) -> list[RawClient]:
     """Members of one group with much metadata, which wait for their answers."""
+    frame = request_bytes(join("heavy", metadata_bytes), 3, 1, "raw")
     clients = [RawClient(port, timeout_s=120) for _ in range(count)]
     for client in clients:
         with suppress(ConnectionError):
-            client.send(join("heavy", metadata_bytes), 3)
+            client.socket.sendall(frame)
     return clients
 
 
@@ -259,4 +263,11 @@ ATTACKS: dict[str, Attack] = {
     "20 at the same time: DescribeConfigs, 2,000 groups": at_the_same_time(
         ask(configs([(GROUP_RESOURCE, name) for name in names("g", 2000)]), 4), 20
     ),
+}
+
+# What these have opened is returned, and to be closed.
+LEFT_OPEN: dict[str, Attack] = {
+    "60 fetch sessions of 20,000 partitions": sessions,
+    "40 members of a group with 7 MB of metadata each": members,
+    "1,000 claims of 100 MB with 5 KB sent": claims,
 }
