@@ -19,6 +19,7 @@ from broker_harness import (
 )
 
 from semel.broker import topics as topics_module
+from semel.rpc import slices as slices_module
 from semel.rpc.budget import Owner
 from semel.wire.errors import ErrorCode
 from semel.wire.schema import Request
@@ -210,6 +211,26 @@ async def test_a_produce_of_many_partitions_writes_all_of_them_and_tells_each_wh
     assert [(one.index, one.error_code, one.base_offset) for one in results] == expected
     assert await client.values("t", 700) == [b"%d" % number for number in range(2800, 3000, 4)]
     assert node.broker.budget.used_bytes == 0
+
+
+@simulated()
+async def test_a_long_produce_keeps_its_records_while_others_are_read(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When it came whole, it lay in the buffer into which all connections are read: mostly it does."""
+    monkeypatch.setattr(slices_module, "_STEPS", 5)
+    client, other = await node.client(), await node.client()
+    names = [MetadataRequestTopic(name="x" * 1000) for _ in range(50)]
+    for topic in "abcdefgh":
+        await client.create_topic(topic)
+        data = [PartitionProduceData(index=0, records=memoryview(batch_of(b"%d" % n))) for n in range(200)]
+        answer = client.send(ProduceRequest(acks=-1, topic_data=[TopicProduceData(name=topic, partition_data=data)]), 9)
+        partition = node.broker.topics.partition(topic, 0)
+        await until(lambda partition=partition: partition.log.end_offset > 0)
+        assert (await other.ask(MetadataRequest(topics=names, allow_auto_topic_creation=False))).topics
+        assert not answer.done()
+        assert {one.error_code for one in (await answer).responses[0].partition_responses} == {0}
+        assert await client.values(topic, 0) == [b"%d" % n for n in range(200)]
 
 
 @simulated()
