@@ -54,23 +54,24 @@ class ReplicatedLog:
     def append(self, batches: memoryview, epoch: Epoch) -> None:
         """Takes the whole batches up to the first of an epoch above that of the request (KAFKA-18723). Raises
         ForeignBatches if there is one that does not follow, or is damaged; those before it are taken."""
-        end, expected, wrong = 0, self.end_offset, None
+        end, expected, last_epoch, wrong = 0, self.end_offset, self.end_epoch, None
         try:
             for position, header in whole_batches(batches):
                 if header.partition_leader_epoch > epoch:
                     break
-                if header.base_offset != expected or header.partition_leader_epoch < self.end_epoch:
+                if header.base_offset != expected or header.partition_leader_epoch < last_epoch:
                     wrong = f"offset {header.base_offset} of epoch {header.partition_leader_epoch} after {expected}"
                     break
                 if not check_crc(batches, position, header):
                     wrong = f"the batch at offset {header.base_offset} is damaged"
                     break
                 end, expected = position + header.size_bytes, header.next_offset
+                last_epoch = header.partition_leader_epoch
         except RecordError as error:
             wrong = str(error)
         taken = 0
-        while taken < end:
-            taken += append_as_follower(self.log, batches[taken:end], epoch, self._clock.wall_ms())
+        while taken < end and (more := append_as_follower(self.log, batches[taken:end], epoch, self._clock.wall_ms())):
+            taken += more
         if wrong is not None:
             raise ForeignBatches(wrong)
 
@@ -83,14 +84,13 @@ class ReplicatedLog:
         else:
             known, known_end = epochs.end_offset_for(min(epoch, epochs.latest), end)
             to = min(known_end, end_offset) if known == epoch else known_end
-        to = max(to, self.log.start_offset)
-        if to < max(self.committed_end, self.snapshot.end_offset) or to >= end:
+        if max(to, 0) < max(self.committed_end, self.snapshot.end_offset) or to >= end:
             raise BrokenLog(
                 f"{self.log.directory}: the leader's log parts from this one at offset {to}, which was committed: it "
                 "has lost what it had acknowledged"
             )
         logger.info("%s: cutting offsets %d to %d, the leader has others", self.log.directory, to, end)
-        await truncate_to(self.log, to, self._clock.wall_ms())
+        await truncate_to(self.log, max(to, 0), self._clock.wall_ms())
 
     async def restart_at(self, snapshot: SnapshotId) -> None:
         """What the snapshot stands for is dropped, and all that came after it: it is fetched again from there."""

@@ -8,6 +8,7 @@ import pytest
 from broker_harness import ROOT, Node, RawClient, simulated
 
 from semel.broker.identity import Identity, new_id, write_identity
+from semel.wire.spec.add_partitions_to_txn import AddPartitionsToTxnRequest
 from semel.wire.spec.api_versions import ApiVersionsRequest
 from semel.wire.spec.metadata import MetadataRequest
 from semel.wire.spec.write_txn_markers import WriteTxnMarkersRequest
@@ -63,6 +64,11 @@ async def test_what_is_served_depends_on_the_listener(node: Node) -> None:
     client = RawClient(await node.world.host("client").network.connect("broker", 9092))
     with pytest.raises(ConnectionError):
         await client.ask(WriteTxnMarkersRequest())
+    client = RawClient(await node.world.host("client").network.connect("broker", 9092))
+    with pytest.raises(ConnectionError):
+        await client.ask(AddPartitionsToTxnRequest(), 4)
+    client = RawClient(await node.world.host("client").network.connect("broker", 9094))
+    assert (await client.ask(AddPartitionsToTxnRequest(), 4)).error_code == 0
 
 
 @simulated(settings=SETTINGS, starts=False)
