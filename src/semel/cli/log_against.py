@@ -13,7 +13,7 @@ from semel.log.checkpoints import LOG_STARTS, TopicPartition
 from semel.log.inspection.directory_check import LOCK, is_root, log_bytes, partition_directories
 from semel.log.inspection.files import Files, is_locked, partition_of
 from semel.log.inspection.findings import Findings, Kind
-from semel.log.inspection.metadata import Topics, read_topics
+from semel.log.inspection.metadata import METADATA_TOPIC, Topics, read_topics
 from semel.log.inspection.replicas import Compared, compare, open_replica
 from semel.log.log import IDENTITY_FILE
 
@@ -108,7 +108,8 @@ def _compare(
                 files,
                 side.partitions[key],
                 start=side.starts.get(key, 0),
-                high_watermark=side.high_watermarks.get(key),
+                # Of the metadata the quorum knows, and nobody writes it down.
+                high_watermark=None if key[0] == METADATA_TOPIC else side.high_watermarks.get(key),
             )
             for side in (ours, theirs)
         )
