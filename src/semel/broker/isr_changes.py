@@ -92,7 +92,8 @@ class IsrChanges:
     ) -> dict[tuple[bytes, int], tuple[Partition, Proposal]]:
         """Returns what is to be asked again."""
         try:
-            response = await asyncio.wait_for(self._alter_partition(self._request(asked)), _ANSWER_S)
+            async with asyncio.timeout(_ANSWER_S):
+                response = await self._alter_partition(self._request(asked))
         except (Refused, PeerError, OSError, TimeoutError) as error:
             self._complaints.say("unsent", logging.WARNING, "in-sync replicas cannot be changed now: %s", error)
             return asked

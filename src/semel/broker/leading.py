@@ -99,8 +99,10 @@ class Leading:
     async def _keep_looking(self, partitions: Callable[[], Iterable[Partition]]) -> None:
         try:
             while True:
+                # Not by wait_for, which forgets in Python 3.11 that it was cancelled if it was also woken.
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._look.wait(), self.lag_ms() / 2000)
+                    async with asyncio.timeout(self.lag_ms() / 2000):
+                        await self._look.wait()
                 self._look.clear()
                 await self._check_all(partitions())
         except asyncio.CancelledError:

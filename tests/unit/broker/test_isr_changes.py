@@ -209,3 +209,12 @@ async def test_only_a_node_in_its_newest_start_that_is_there_to_stay_may_join(wo
     world.tell(BrokerRegistrationChangeRecord(broker_id=C, broker_epoch=103, fenced=1))
     assert not can_join(C, 103)
     assert not world.leading.is_alive(C)
+
+
+@replicated()
+async def test_who_is_told_to_look_and_to_end_at_the_same_time_ends(world: ReplicaWorld) -> None:
+    """As a broker that stops: the record that fences it comes just before it closes."""
+    world.make()
+    await asyncio.sleep(0.01)
+    world.leading.look_soon()
+    await asyncio.wait_for(world.leading.close(), 60)
