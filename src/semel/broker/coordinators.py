@@ -7,7 +7,7 @@ from functools import partial
 from random import Random
 
 from semel.broker.cluster_view import ClusterView
-from semel.broker.markers import LocalMarkers
+from semel.broker.markers import MARKERS_PURPOSE, LocalMarkers
 from semel.broker.node_info import NodeInfo
 from semel.broker.remote_joins import RemoteJoins
 from semel.broker.remote_markers import ClusterMarkers
@@ -65,7 +65,9 @@ class Coordinators:
         )
         self.markers = LocalMarkers(cluster, topics, self.groups, guards)
         # A connection answers in order, and the answer to markers waits for their commit.
-        self._remote_markers = None if peers is None else ClusterMarkers(self.markers, cluster, node, peers("markers"))
+        self._remote_markers = (
+            None if peers is None else ClusterMarkers(self.markers, cluster, node, peers(MARKERS_PURPOSE))
+        )
         self._joins = None if peers is None else RemoteJoins(peers("joins"))
         self.transactions = TransactionCoordinator(
             topics.partition,

@@ -23,6 +23,10 @@ from semel.records.control import ControlType
 from semel.replication.partition import Partition
 from semel.wire.errors import ErrorCode
 
+MARKERS_PURPOSE = "markers"
+"""What connections for markers are called among those of a node."""
+_OF_A_NODE, _FOR_MARKERS = "broker-", f"-{MARKERS_PURPOSE}"
+
 
 class LocalMarkers:
     def __init__(
@@ -34,6 +38,7 @@ class LocalMarkers:
     ) -> None:
         """`guards` are told of every marker that is written here."""
         self._guards = guards or VerificationGuards()
+        self._senders: dict[str, int] = {}
         self._cluster = cluster
         self._topics = topics
         self._groups = groups
@@ -55,8 +60,10 @@ class LocalMarkers:
         epoch: Epoch,
         coordinator_epoch: Epoch,
         bumps_epoch: bool,
+        timeout_ms: int | None = None,
     ) -> asyncio.Future[None] | None:
-        """Writes it; raises Refused. None when it is durable, otherwise a future of it."""
+        """Writes it; raises Refused. None when it is durable, otherwise a future of it, which is refused when other
+        replicas do not have it in time."""
         topic, index = partition
         target = self._topics.partition(topic, index)
         if not self._is_known(coordinator_epoch, target, producer_id):
@@ -75,7 +82,23 @@ class LocalMarkers:
                 kind, producer_id, epoch, coordinator_epoch, bumps_epoch=bumps_epoch
             ).last_offset
         self._guards.marked(topic, index, producer_id)
-        return target.when_committed(offset)
+        return target.when_committed(offset, timeout_ms)
+
+    def check_sender(self, client_id: str | None, connection: int) -> None:
+        """Refuses markers that another node has sent again since, over a newer connection: it never goes back to one
+        that it has given up. What was sent over that one may be read late, when the producer (of the first generation,
+        whose epoch stays) has its next transaction open already, and would end it.
+
+        Only a node of this cluster is remembered: an administrator's tool may have many connections."""
+        if client_id is None or not client_id.startswith(_OF_A_NODE) or not client_id.endswith(_FOR_MARKERS):
+            return
+        node_id = client_id.removeprefix(_OF_A_NODE).removesuffix(_FOR_MARKERS)
+        if not node_id.isdecimal() or int(node_id) not in self._cluster.image.brokers:
+            return
+        newest = self._senders.setdefault(client_id, connection)
+        if connection < newest:
+            raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{client_id} has opened a newer connection")
+        self._senders[client_id] = connection
 
     def _is_known(self, coordinator_epoch: Epoch, target: Partition, producer_id: ProducerId) -> bool:
         """Epoch 0 is the first of every partition. What the producer's state has here already is no news: with it an

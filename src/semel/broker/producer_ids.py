@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from semel.log.errors import Refused
 from semel.log.types import ProducerId
+from semel.wire.errors import ErrorCode
 
 # A block is asked for when so few ids are left: a tenth of the controller's blocks of a thousand.
 _FEW = 100
@@ -44,7 +46,13 @@ class ProducerIds:
         return self._request
 
     async def _ask(self) -> None:
-        self._next_block = await self._allocate()
+        try:
+            self._next_block = await self._allocate()
+        except Refused as refusal:
+            if refusal.code != ErrorCode.REQUEST_TIMED_OUT:
+                raise
+            # Clients know no controller. They are told to come again, as Kafka tells them.
+            raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"no producer ids: {refusal.text}") from refusal
 
     def _answered(self, request: asyncio.Task[None]) -> None:
         """Whoever waits is told of a failure. One that nobody waits for is no loss: who finds no id asks again."""

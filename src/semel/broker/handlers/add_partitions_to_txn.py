@@ -6,6 +6,7 @@ AddOffsetsToTxn, never by the topic that keeps them.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from semel.broker.authoriser import Operation, ResourceType
@@ -60,19 +61,49 @@ async def _batched(
     context: RequestContext,
     slices: Slices,
 ) -> AddPartitionsToTxnResponse:
+    """For a broker, which has judged itself what its clients may do. What is decided here is committed for all of them
+    at once, and nobody waits for a transaction that is still being ended."""
     try:
         context.authorise_cluster(Operation.CLUSTER_ACTION)
     except Refused as refusal:
         return AddPartitionsToTxnResponse(error_code=refusal.code)
-    results = []
-    for transaction in wanted:
-        codes = await _add(cluster, transactions, transaction, context, slices)
-        results.append(
-            AddPartitionsToTxnResult(
-                transactional_id=transaction.transactional_id, topic_results=_results(transaction.topics, codes)
-            )
+    answers = await asyncio.gather(*(_for_broker(cluster, transactions, one, context, slices) for one in wanted))
+    results = [
+        AddPartitionsToTxnResult(
+            transactional_id=transaction.transactional_id, topic_results=_results(transaction.topics, codes)
         )
+        for transaction, codes in zip(wanted, answers, strict=True)
+    ]
     return AddPartitionsToTxnResponse(results_by_transaction=results)
+
+
+async def _for_broker(
+    cluster: ClusterView,
+    transactions: TransactionCoordinator,
+    wanted: AddPartitionsToTxnTransaction,
+    context: RequestContext,
+    slices: Slices,
+) -> Codes:
+    places = _places(wanted)
+    transactional_id, claimed = wanted.transactional_id, Identity(wanted.producer_id, wanted.producer_epoch)
+    try:
+        if wanted.verify_only:
+            # Nothing is written in a transaction that a power cut, or another coordinator, could not know of.
+            await transactions.settled(transactional_id)
+            verified: Codes = {}
+            for place in places:
+                is_in = transactions.holds(transactional_id, claimed, place)
+                verified[place] = ErrorCode.NONE if is_in else ErrorCode.TRANSACTION_ABORTABLE
+                if slices.step():
+                    await slices.next()
+            return verified
+        bad = await _bad_places(cluster, places, slices)
+        if bad:
+            return {place: bad.get(place, ErrorCode.OPERATION_NOT_ATTEMPTED) for place in places}
+        await transactions.add_partitions(transactional_id, claimed, places, second_generation=True, waits=False)
+    except Refused as refusal:
+        return dict.fromkeys(places, code_for(refusal, context.version))
+    return dict.fromkeys(places, ErrorCode.NONE)
 
 
 async def _add(
@@ -83,48 +114,38 @@ async def _add(
     slices: Slices,
 ) -> Codes:
     """All of the partitions, or none."""
-    partitions = list(dict.fromkeys((topic.name, index) for topic in wanted.topics for index in topic.partitions))
-    claimed = Identity(wanted.producer_id, wanted.producer_epoch)
+    places = _places(wanted)
     try:
         context.authorise(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, wanted.transactional_id)
-        if wanted.verify_only:
-            verified: Codes = {}
-            for partition in partitions:
-                verified[partition] = _verified(transactions, wanted.transactional_id, claimed, partition)
-                if slices.step():
-                    await slices.next()
-            return verified
-        bad = await _bad_partitions(cluster, partitions, context, slices)
+        bad = await _bad_places(cluster, places, slices, client=context)
         if bad:
-            return {p: bad.get(p, ErrorCode.OPERATION_NOT_ATTEMPTED) for p in partitions}
-        is_batched = context.version >= _BATCHED_SINCE
+            return {place: bad.get(place, ErrorCode.OPERATION_NOT_ATTEMPTED) for place in places}
         await transactions.add_partitions(
             wanted.transactional_id,
-            claimed,
-            partitions,
-            second_generation=is_batched,
-            connection=None if is_batched else context.connection.number,
+            Identity(wanted.producer_id, wanted.producer_epoch),
+            places,
+            second_generation=False,
+            connection=context.connection.number,
         )
     except Refused as refusal:
-        return dict.fromkeys(partitions, code_for(refusal, context.version))
-    return dict.fromkeys(partitions, ErrorCode.NONE)
+        return dict.fromkeys(places, code_for(refusal, context.version))
+    return dict.fromkeys(places, ErrorCode.NONE)
 
 
-def _verified(
-    transactions: TransactionCoordinator, transactional_id: str, claimed: Identity, partition: tuple[str, int]
-) -> ErrorCode:
-    is_in = transactions.holds(transactional_id, claimed, partition)
-    return ErrorCode.NONE if is_in else ErrorCode.TRANSACTION_ABORTABLE
+def _places(wanted: AddPartitionsToTxnTransaction) -> list[tuple[str, int]]:
+    return list(dict.fromkeys((topic.name, index) for topic in wanted.topics for index in topic.partitions))
 
 
-async def _bad_partitions(
-    cluster: ClusterView, partitions: list[tuple[str, int]], context: RequestContext, slices: Slices
+async def _bad_places(
+    cluster: ClusterView, places: list[tuple[str, int]], slices: Slices, *, client: RequestContext | None = None
 ) -> Codes:
+    """What cannot join a transaction. A broker has asked itself what its client may write, and adds offsets, too."""
     bad: Codes = {}
-    for topic, index in partitions:
+    for topic, index in places:
         try:
-            context.authorise_topic(Operation.WRITE, topic)
-            if topic == TRANSACTIONS_TOPIC or (topic in INTERNAL_TOPICS and context.version < _BATCHED_SINCE):
+            if client is not None:
+                client.authorise_topic(Operation.WRITE, topic)
+            if topic == TRANSACTIONS_TOPIC or (topic in INTERNAL_TOPICS and client is not None):
                 raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{topic} is written by its coordinator only")
             cluster.partition(topic, index)
         except Refused as refusal:

@@ -160,14 +160,19 @@ class TransactionCoordinator:
         *,
         second_generation: bool,
         connection: int | None = None,
+        waits: bool = True,
     ) -> None:
         """The partitions are in the transaction, durably, before anything of it may be written to them. The caller has
-        found them in this node's committed metadata: a partition that is not there any more leaves without a marker."""
+        found them in this node's committed metadata: a partition that is not there any more leaves without a marker.
+
+        When the last transaction is still being ended it `waits` a moment, or is refused."""
         added = frozenset(partitions)
         client_version = _SECOND_GENERATION if second_generation else _FIRST_GENERATION
         try:
             self._add(transactional_id, claimed, added, client_version, connection)
         except StillEnding:
+            if not waits:
+                raise
             await self._wait_for_end(transactional_id)
             self._add(transactional_id, claimed, added, client_version, connection)
         await self.settled(transactional_id)
