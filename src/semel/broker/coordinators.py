@@ -51,7 +51,8 @@ class Coordinators:
     ) -> None:
         """`peers` makes connections of their own for a purpose; without it the node is alone. `newest_connection` is
         the number of the last connection that this node has accepted."""
-        slices, guards = Slices(clock), VerificationGuards()
+        slices = Slices(clock)
+        self._guards = guards = VerificationGuards()
         self.groups = GroupCoordinator(
             topics.partition,
             cluster.partition_count,

@@ -37,7 +37,7 @@ class LocalMarkers:
         guards: VerificationGuards | None = None,
     ) -> None:
         """`guards` are told of every marker that is written here."""
-        self._guards = guards or VerificationGuards()
+        self._guards = VerificationGuards() if guards is None else guards
         self._senders: dict[str, int] = {}
         self._cluster = cluster
         self._topics = topics

@@ -68,7 +68,7 @@ class Shard(Generic[S]):
         # The coordinator epoch: the leader epoch of the partition when it was loaded.
         self.epoch: Epoch = partition.leader_epoch
         self.state = state
-        self.connections = connections or Connections()
+        self.connections = Connections() if connections is None else connections
         self._clock = clock
         self._codec = codec
 
