@@ -18,10 +18,10 @@ from semel.broker.verification_guards import VerificationGuards
 from semel.coordinator.group.coordinator import GroupCoordinator
 from semel.coordinator.group.state import GroupState
 from semel.coordinator.shards import Shards
-from semel.coordinator.slices import Slices
 from semel.coordinator.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from semel.coordinator.txn.coordinator import TransactionCoordinator
 from semel.coordinator.txn.transactions import Transactions
+from semel.coordinator.work import WorkQueue
 from semel.host.api import Clock
 from semel.log.types import ProducerId
 from semel.peer.caller import PeerCaller
@@ -51,7 +51,7 @@ class Coordinators:
     ) -> None:
         """`peers` makes connections of their own for a purpose; without it the node is alone. `newest_connection` is
         the number of the last connection that this node has accepted."""
-        slices = Slices(clock)
+        work = WorkQueue(clock)
         self._guards = guards = VerificationGuards()
         self.groups = GroupCoordinator(
             topics.partition,
@@ -61,7 +61,7 @@ class Coordinators:
             clock,
             random,
             budget,
-            slices=slices,
+            work=work,
             newest_connection=newest_connection,
         )
         self.markers = LocalMarkers(cluster, topics, self.groups, guards)
@@ -77,7 +77,7 @@ class Coordinators:
             next_producer_id,
             clock,
             lambda: node.config,
-            slices=slices,
+            work=work,
             newest_connection=newest_connection,
         )
         membership = TransactionMembership(self.transactions, node, cluster, guards, self._joins)

@@ -14,7 +14,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from semel.coordinator.connections import Connections
 from semel.coordinator.errors import as_coordinator
-from semel.coordinator.slices import Steps
+from semel.coordinator.work import Steps
 from semel.host.api import Clock
 from semel.log.errors import Refused
 from semel.log.log import Cold

@@ -21,7 +21,7 @@ from typing import Generic, NamedTuple, Protocol
 
 from semel.coordinator.connections import Connections
 from semel.coordinator.shard import S, Shard, replayed
-from semel.coordinator.slices import Slices, Steps, Work
+from semel.coordinator.work import Steps, Work, WorkQueue
 from semel.host.api import Clock
 from semel.log.errors import CorruptSegment, Refused
 from semel.log.types import Epoch
@@ -74,7 +74,7 @@ class Shards(Generic[S]):
         coordinator: Coordinator[S],
         codec: int = 0,
         *,
-        slices: Slices | None = None,
+        work: WorkQueue | None = None,
         newest_connection: Callable[[], int] = lambda: 0,
     ) -> None:
         self.topic = topic
@@ -84,7 +84,7 @@ class Shards(Generic[S]):
         self._clock = clock
         self._coordinator = coordinator
         self._codec = codec
-        self._slices = slices or Slices(clock)
+        self._work = work or WorkQueue(clock)
         self._newest_connection = newest_connection
         self._loaded: dict[int, Shard[S]] = {}
         self._loading: dict[int, _Load[S]] = {}
@@ -178,17 +178,17 @@ class Shards(Generic[S]):
                 return
             del self._unreadable[index]
         shard = Shard(partition, self._make_state(), self._clock, self._codec, self._connections(partition))
-        self._loading[index] = _Load(shard, self._slices.add(self._load(shard)))
+        self._loading[index] = _Load(shard, self._work.add(self._load(shard)))
 
     def _let_go(self, index: int) -> None:
         load = self._loading.pop(index, None)
         if load is not None:
             load.work.cancel()
-            self._slices.add(load.shard.state.dropped(), is_urgent=True)
+            self._work.add(load.shard.state.dropped(), is_urgent=True)
         shard = self._loaded.pop(index, None)
         if shard is not None:
             logger.debug("%s-%d: leader epoch %d is over, its state is let go", self.topic, index, shard.epoch)
-            self._slices.add(_dropped(shard, self._coordinator.let_go(shard)), is_urgent=True)
+            self._work.add(_dropped(shard, self._coordinator.let_go(shard)), is_urgent=True)
 
     def _known(self, index: int) -> Shard[S] | None:
         load = self._loading.get(index)
@@ -238,7 +238,7 @@ class Shards(Generic[S]):
             load.work.cancel()
         self._loading.clear()
         self._loaded.clear()
-        await self._slices.close_if_idle()
+        await self._work.close_if_idle()
 
 
 def _dropped(shard: Shard[S], steps: Steps) -> Steps:

@@ -35,7 +35,7 @@ from semel.coordinator.group.pattern_matches import PatternMatches
 from semel.coordinator.group.state import GroupState
 from semel.coordinator.group.timers import Timers
 from semel.coordinator.shard import Shard
-from semel.coordinator.slices import Steps
+from semel.coordinator.work import Steps
 from semel.host.api import Clock
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode

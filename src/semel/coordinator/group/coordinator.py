@@ -23,8 +23,8 @@ from semel.coordinator.group.offsets import Committer, OffsetToCommit, Place
 from semel.coordinator.group.state import CommittedOffset, GroupState
 from semel.coordinator.shard import Shard
 from semel.coordinator.shards import Shards
-from semel.coordinator.slices import Slices, Steps
 from semel.coordinator.topic_names import OFFSETS_TOPIC
+from semel.coordinator.work import Steps, WorkQueue
 from semel.host.api import Clock
 from semel.log.errors import Refused
 from semel.log.types import Epoch, ProducerId
@@ -57,7 +57,7 @@ class GroupCoordinator:
         random: Random,
         budget: MemoryBudget,
         *,
-        slices: Slices | None = None,
+        work: WorkQueue | None = None,
         newest_connection: Callable[[], int] = lambda: 0,
     ) -> None:
         self.shards: Shards[GroupState] = Shards(
@@ -68,7 +68,7 @@ class GroupCoordinator:
             clock,
             self,
             config().int("offsets.topic.compression.codec"),
-            slices=slices,
+            work=work,
             newest_connection=newest_connection,
         )
         # The version of the topics that KIP-848 groups compare theirs with; each start begins anew.

@@ -15,7 +15,6 @@ from semel.config import BrokerConfig
 from semel.coordinator.errors import as_coordinator, coordinator_error
 from semel.coordinator.shard import RECORDS_AT_ONCE, Shard
 from semel.coordinator.shards import Shards
-from semel.coordinator.slices import Slices, Steps
 from semel.coordinator.topic_names import TRANSACTIONS_TOPIC
 from semel.coordinator.txn.decisions import (
     NOBODY,
@@ -36,6 +35,7 @@ from semel.coordinator.txn.markers import MarkerSink, MarkerWriter
 from semel.coordinator.txn.state import TransactionState
 from semel.coordinator.txn.term import TransactionTerm
 from semel.coordinator.txn.transactions import TopicPartition, Transaction, Transactions, entry, tombstone
+from semel.coordinator.work import Steps, WorkQueue
 from semel.host.aging import AgingClock
 from semel.host.api import Clock
 from semel.host.complaints import Complaints
@@ -61,11 +61,11 @@ class TransactionCoordinator:
         clock: Clock,
         config: Callable[[], BrokerConfig],
         *,
-        slices: Slices | None = None,
+        work: WorkQueue | None = None,
         newest_connection: Callable[[], int] = lambda: 0,
     ) -> None:
         """`newest_connection` is the number of the last connection that this node has accepted."""
-        self._slices = slices or Slices(clock)
+        self._work = work or WorkQueue(clock)
         self.shards: Shards[Transactions] = Shards(
             TRANSACTIONS_TOPIC,
             partition,
@@ -73,7 +73,7 @@ class TransactionCoordinator:
             Transactions,
             clock,
             self,
-            slices=self._slices,
+            work=self._work,
             newest_connection=newest_connection,
         )
         self._terms: dict[int, TransactionTerm] = {}
@@ -373,7 +373,7 @@ class TransactionCoordinator:
     def remove_expired(self) -> None:
         """Forgets transactional ids that nobody has used for a long time, in slices."""
         for shard in self.shards.loaded():
-            self._slices.add(self._expired(shard))
+            self._work.add(self._expired(shard))
 
     def _expired(self, shard: Shard[Transactions]) -> Steps:
         expiration_ms = self._config().int("transactional.id.expiration.ms")

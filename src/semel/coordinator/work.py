@@ -59,7 +59,7 @@ class Work:
         self._steps.close()  # type: ignore[attr-defined]
 
 
-class Slices:
+class WorkQueue:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._urgent: deque[Work] = deque()
