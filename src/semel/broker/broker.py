@@ -15,6 +15,7 @@ from semel.broker.cluster_view import ClusterView
 from semel.broker.controller_channel import ControllerChannel
 from semel.broker.controller_part import ControllerPart
 from semel.broker.fetch_sessions import FetchSessions
+from semel.broker.flushed_epoch import FlushedEpoch
 from semel.broker.identity import check_place, identity_of
 from semel.broker.metadata_source import MetadataSource
 from semel.broker.node_info import NodeInfo
@@ -155,6 +156,7 @@ class Broker:
         is_alone = self.config.layout.is_alone
         identity = identity_of(host.disk, store.root, node.node_id, host.random, may_format=is_alone)
         node.cluster_id, node.directories = identity.cluster_id, identity.directories
+        self.flushed_epoch = FlushedEpoch(host.disk, store.root)
         return store.load(METADATA_TOPIC, PARTITION, TOPIC_ID_TEXT, topic_config(_METADATA_CONFIG, self.config))
 
     def _make_controller(self, log: Log) -> None:
@@ -190,6 +192,7 @@ class Broker:
             self.fetch_sessions,
             lambda: self.server.newest_connection,
             self.long_requests,
+            self.flushed_epoch.void,
         )
         self.broker_part, self.roles, self.cluster, self.topics = part, part.roles, part.cluster, part.topics
         self.groups, self.transactions, self.markers = part.groups, part.transactions, part.markers
@@ -253,7 +256,15 @@ class Broker:
         from semel.broker.joining import Joining
 
         self.joining = Joining(
-            self.host, self.node, self.store, self.bound, channel, current_offset, until, self.on_broken
+            self.host,
+            self.node,
+            self.store,
+            self.flushed_epoch,
+            self.bound,
+            channel,
+            current_offset,
+            until,
+            self.on_broken,
         )
         await self.joining.join(broker)
         self.server.open_gate()

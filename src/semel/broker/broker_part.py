@@ -49,6 +49,7 @@ class BrokerPart:
         fetch_sessions: FetchSessions,
         newest_connection: Callable[[], int],
         long_requests: LongRequests,
+        on_flushed_later: Callable[[], None],
     ) -> None:
         self._node = node
         self._has_image = False
@@ -71,6 +72,7 @@ class BrokerPart:
             generation,
             leading=self.leading,
             followers=self.following,
+            on_flushed_later=on_flushed_later,
             on_led=lambda partition: self.coordinators.began(partition),
         )
         self.producer_ids = ProducerIds(channel.allocate_producer_ids)

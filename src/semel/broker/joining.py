@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 
 from semel.broker.broker_part import BrokerPart
+from semel.broker.flushed_epoch import FlushedEpoch
 from semel.broker.lifecycle import BrokerLifecycle, RegistrationChannel
 from semel.broker.node_info import NodeInfo
 from semel.config import ListenerKind, NodeListener
@@ -24,6 +25,7 @@ class Joining:
         host: Host,
         node: NodeInfo,
         store: LogStore,
+        flushed_epoch: FlushedEpoch,
         bound: Mapping[str, NodeListener],
         channel: RegistrationChannel,
         current_offset: Callable[[], int],
@@ -32,6 +34,7 @@ class Joining:
     ) -> None:
         self._until = until
         self._store = store
+        self._flushed_epoch = flushed_epoch
         self._node = node
         self.lifecycle = BrokerLifecycle(
             node,
@@ -53,7 +56,7 @@ class Joining:
                 for name, (least, most) in SUPPORTED_FEATURES.items()
             ],
             log_dirs=node.directories,
-            previous_epoch=store.previous_broker_epoch,
+            previous_epoch=max(store.previous_broker_epoch, flushed_epoch.read()),
             on_broken=on_broken,
         )
 
@@ -67,6 +70,7 @@ class Joining:
         await lifecycle.register()
         lifecycle.start_heartbeats()
         await lifecycle.until_caught_up()
+        await self._flushed_epoch.write(self._node.broker_epoch)
         await broker.apply_image()
         broker.start()
         await lifecycle.until_unfenced()

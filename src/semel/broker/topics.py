@@ -122,8 +122,10 @@ class Topics:
         leading: Leading | None = None,
         followers: Followers | None = None,
         on_led: Callable[[Partition], None] = lambda partition: None,
+        on_flushed_later: Callable[[], None] = lambda: None,
     ) -> None:
-        """`leading` and `followers` are for a node among others. `on_led` is called when a leadership has begun."""
+        """`leading` and `followers` are for a node among others. `on_led` is called when a leadership has begun,
+        `on_flushed_later` before anything is written to a partition that is not flushed at each append."""
         self._node = node
         self._cluster = cluster
         self._store = store
@@ -133,6 +135,7 @@ class Topics:
         self._leading = leading
         self._followers = followers
         self._on_led = on_led
+        self._on_flushed_later = on_flushed_later
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
         self._online: dict[tuple[str, int], Partition] = {}
@@ -300,6 +303,7 @@ class Topics:
         topic_id = base64.urlsafe_b64encode(topic.topic_id).rstrip(b"=").decode()
         is_replicated = self._leading is not None and len(state.replicas) > 1
         try:
+            self._check_flushes(topic.config)
             log = self._store.load(topic.name, index, topic_id, topic.config, is_replicated=is_replicated)
         except (BrokenLog, CorruptSegment, OSError) as error:
             topic.partitions[index] = OfflinePartition(str(error))
@@ -344,6 +348,7 @@ class Topics:
 
     def _set_config(self, topic: Topic, config: TopicConfig) -> None:
         if topic.config != config:
+            self._check_flushes(config)
             topic.config = config
             for replica in topic.partitions.values():
                 if not isinstance(replica, Replica):
@@ -352,6 +357,10 @@ class Topics:
                     replica.term.config = config
                 else:
                     replica.log.config = config  # its next term goes by it
+
+    def _check_flushes(self, config: TopicConfig) -> None:
+        if config.flush_messages != 1:
+            self._on_flushed_later()
 
     def follow_config(self) -> None:
         """The node's settings have changed, and with them the defaults of every topic."""
