@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from semel.broker.broker import Broker
@@ -56,11 +57,11 @@ Truth = dict[tuple[str, int], list[Logged]]
 """What each partition holds."""
 
 
-def check_logs(broker: Broker, history: History, topics: list[str], findings: Findings) -> Truth:
+def check_logs(logs: Mapping[tuple[str, int], Log], history: History, topics: list[str], findings: Findings) -> Truth:
     """The log equals what was acknowledged, and what readers of committed data got is what the markers committed."""
     sends = {operation.value: operation for operation in history.operations if isinstance(operation, Send)}
     owners: dict[int, str] = {}
-    truth = {key: read_log(log) for key, log in broker.store.logs.items() if key[0] in topics}
+    truth = {key: read_log(log) for key, log in logs.items() if key[0] in topics}
     for (topic, index), logged in truth.items():
         place = f"{topic}-{index}"
         _check_acknowledged(place, logged, sends, findings)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from semel.sim.network import Wires
 from semel.sim.world.node import SimulatedNode
@@ -30,16 +28,11 @@ def down_s(strike: Strike) -> float:
 
 
 class StrikesAmongNodes:
-    """`begun` is given what has to come to an end before everything is healed."""
-
-    def __init__(
-        self, wires: Wires, nodes: Nodes, tell: Tell, afterwards: Afterwards, begun: list[asyncio.Task[Any]]
-    ) -> None:
+    def __init__(self, wires: Wires, nodes: Nodes, tell: Tell, afterwards: Afterwards) -> None:
         self._wires = wires
         self._nodes = nodes
         self._tell = tell
         self._afterwards = afterwards
-        self._begun = begun
         self.deal: dict[StrikeKind, Callable[[Strike], None]] = {
             StrikeKind.NODES_PART: self._part_nodes,
             StrikeKind.NODES_PART_ONE_WAY: self._part_nodes,
@@ -85,5 +78,4 @@ class StrikesAmongNodes:
     def _clone(self, strike: Strike) -> None:
         node = self._idle_one(strike)
         self._tell(strike, f"{node.name} is cloned, and its clone runs beside it")
-        cloning = self._nodes.clone(node, self._nodes.image(node))
-        self._begun.append(asyncio.get_running_loop().create_task(cloning))
+        self._nodes.clone(node, self._nodes.image(node))

@@ -174,7 +174,7 @@ class SimulatedNode:
         await broker.start()
         # Without a turn of the loop: nothing that it does from now on has happened yet.
         dead, self._dead = self._dead, None
-        if dead is not None:
+        if dead is not None and broker.config.layout.is_alone:  # among others it has followed some of them since
             compare(dead, broker, self._exactness, self.findings, may_lack=self.may_fail)
         self._on_up(broker)
         self.has_other_disk = False

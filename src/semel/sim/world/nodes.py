@@ -11,14 +11,28 @@ from collections.abc import Iterator, Mapping
 
 from semel.broker.broker import Broker
 from semel.broker.identity import Identity, new_id, write_identity
+from semel.log.log import Log
 from semel.sim.host import SimWorld
 from semel.sim.medium import Medium
 from semel.sim.world.findings import Findings
 from semel.sim.world.node import BROKER, PORT, ROOT, SimulatedNode
 from semel.sim.world.overdue import Overdue
+from semel.sim.world.replicas import Replicas
 from semel.sim.world.watching import Watch
 
 CONTROLLER_PORT = 9093
+BROKERS_PORT = 9094
+QUICK = {
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "replica.lag.time.max.ms": "3000",
+    "replica.fetch.wait.max.ms": "200",
+    "replica.fetch.backoff.ms": "200",
+    "initial.broker.registration.timeout.ms": "600000",
+}
+"""Nodes miss each other soon, so that a run need not last for minutes; and none gives up while it starts."""
+REPLICATION_S = 60.0
+"""Within this time after the last fault all replicas are in sync: sessions, elections and the lag that may be."""
 CLOCKS_APART_MS = (0, 3, -250, 12_000, -90_000)
 """How far apart the wall clocks of several nodes are, of which each has one."""
 
@@ -29,28 +43,23 @@ def name_of(number: int) -> str:
 
 
 def settings_of(number: int, count: int) -> dict[str, str]:
-    """What tells a node of the others: the first is the controller, and all of them are brokers."""
+    """What tells a node of the others: the first is the controller, and all of them are brokers. Clients and brokers
+    have listeners of their own."""
     if count == 1:
         return {}
-    ports = {"PLAINTEXT": PORT} | ({"CONTROLLER": CONTROLLER_PORT} if number == 1 else {})
+    ports = {"PLAINTEXT": PORT, "INSIDE": BROKERS_PORT} | ({"CONTROLLER": CONTROLLER_PORT} if number == 1 else {})
     return {
         "node.id": str(number),
         "process.roles": "broker,controller" if number == 1 else "broker",
         "listeners": ",".join(f"{listener}://:{port}" for listener, port in ports.items()),
         "advertised.listeners": ",".join(f"{listener}://{name_of(number)}:{port}" for listener, port in ports.items()),
+        "listener.security.protocol.map": ",".join(
+            f"{name}:PLAINTEXT" for name in ("PLAINTEXT", "INSIDE", "CONTROLLER")
+        ),
+        "inter.broker.listener.name": "INSIDE",
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": f"1@{BROKER}:{CONTROLLER_PORT}",
-    }
-
-
-def apart(number: int, count: int) -> dict[str, str]:
-    """As long as what happens to a cluster is not judged here, each node is a cluster of its own."""
-    if count == 1:
-        return {}
-    return {
-        "node.id": str(number),
-        "listeners": f"PLAINTEXT://:{PORT}",
-        "advertised.listeners": f"PLAINTEXT://{name_of(number)}:{PORT}",
+        **QUICK,
     }
 
 
@@ -63,7 +72,11 @@ class Nodes:
         self._watches: dict[str, Watch] = {}
         self._looking: list[asyncio.Task[None]] = []
         self._clones: list[SimulatedNode] = []
-        self.all = [self._node(name_of(number), {**apart(number, count), **settings}) for number in range(1, count + 1)]
+        self._cloning: list[asyncio.Task[None]] = []
+        self.replicas = Replicas(findings) if count > 1 else None
+        self.all = [
+            self._node(name_of(number), {**settings_of(number, count), **settings}) for number in range(1, count + 1)
+        ]
         self.first = self.all[0]
         if count > 1:
             self._prepare()
@@ -85,7 +98,8 @@ class Nodes:
         def may_act() -> bool:
             return node.is_up and not node.may_fail and not loop.is_frozen(node.owner)
 
-        self._watches[name] = Watch(self._findings, loop.count_tasks, Overdue(self._findings, loop.time, may_act))
+        overdue = Overdue(self._findings, loop.time, may_act)
+        self._watches[name] = Watch(self._findings, loop.count_tasks, overdue, self.replicas)
         return node
 
     def _is_up(self, node: SimulatedNode, broker: Broker) -> None:
@@ -117,6 +131,25 @@ class Nodes:
         for node in self.all:
             yield self._watches[node.name]
 
+    def logs(self) -> dict[tuple[str, int], Log]:
+        """What clients read: the log of each partition on the node that leads it."""
+        if self.replicas is None:
+            return dict(self.first.broker.store.logs)
+        return self.replicas.logs_of_leaders([node.broker for node in self.all])
+
+    async def until_replicated(self) -> None:
+        """Everything is healed and nobody writes: in bounded time all replicas are in sync, and hold the same."""
+        if self.replicas is None:
+            return
+        brokers = [node.broker for node in self.all]
+        until_s = self._world.loop.time() + REPLICATION_S
+        while lacking := self.replicas.lacking(brokers):
+            if self._world.loop.time() >= until_s:
+                self._findings.wrong("replicas lag", "; ".join(lacking[:5]))
+                return
+            await asyncio.sleep(0.5)
+        self.replicas.compare_all(brokers)
+
     def look_no_more(self) -> None:
         """But once more, at what is there now."""
         for looking in self._looking:
@@ -141,16 +174,21 @@ class Nodes:
         """What its disk holds now, for `restore` and `clone`."""
         return self._world.image(node.name)
 
-    async def clone(self, node: SimulatedNode, image: Medium) -> SimulatedNode:
-        """Another machine with a copy of the disk, and the same settings: it takes itself for that node."""
+    def clone(self, node: SimulatedNode, image: Medium) -> SimulatedNode:
+        """Another machine with a copy of the disk, and the same settings: it takes itself for that node, and wants to
+        be let in for as long as that one lives."""
         name = f"{node.name}-clone{len(self._clones) + 1}"
         self._world.restore(name, image)
         clone = self._node(name, node.settings)
         self._clones.append(clone)
-        await clone.open()
+        self._cloning.append(asyncio.get_running_loop().create_task(clone.open()))
         return clone
 
     async def end_clones(self) -> None:
+        for cloning in self._cloning:
+            cloning.cancel()
+        await asyncio.gather(*self._cloning, return_exceptions=True)
+        self._cloning.clear()
         for clone in self._clones:
             await clone.close()
             self._world.kill(clone.name)

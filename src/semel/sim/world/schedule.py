@@ -175,6 +175,9 @@ def drawn(seed: int, nodes: int = 1) -> Schedule:
 
 
 def _among_nodes(schedule: Schedule, nodes: int, random: random_module.Random) -> Schedule:
+    # Clients go from node to node: the proxy stands before one.
+    strikes = tuple(strike for strike in schedule.strikes if strike.kind not in NEEDS_PROXY)
+    schedule = replace(schedule, is_proxied=False, strikes=strikes)
     if random.random() < LONG_FREEZE_SHARE:
         schedule = replace(
             schedule,

@@ -110,7 +110,7 @@ class _Simulation:
         await nodes.open()
         machines = Machines(self.world)
         weathers: list[DoublingWeather] = []
-        addresses = {SECOND_GENERATION: f"{BROKER}:{PORT}"}
+        addresses = {SECOND_GENERATION: ",".join(f"{node.name}:{PORT}" for node in nodes.all)}
         if schedule.is_proxied:
             for generation in (FIRST_GENERATION, SECOND_GENERATION):
                 weathers.append(DoublingWeather(self.world.random(f"weather {generation}")))
@@ -150,7 +150,8 @@ class _Simulation:
             watch.stop()  # not before: a node that has ended itself meanwhile is followed from its start on
         for node in nodes.all:
             check_idle(node.broker, findings)
-        truth = check_logs(nodes.first.broker, self.history, topics, findings)
+        await nodes.until_replicated()
+        truth = check_logs(nodes.logs(), self.history, topics, findings)
         for node in nodes.all:
             await node.restart()
         await nodes.until_up()

@@ -96,7 +96,7 @@ class Strikes:
             StrikeKind.CLIENT_FREEZE: self._freeze_client,
             StrikeKind.NODE_FREEZE: self._freeze_node,
             StrikeKind.BIT_FLIP: self._flip_bit,
-            **StrikesAmongNodes(world.wires, nodes, self._tell, self._afterwards, self._restarts).deal,
+            **StrikesAmongNodes(world.wires, nodes, self._tell, self._afterwards).deal,
         }
 
     async def run(self) -> None:

@@ -23,6 +23,7 @@ from semel.replication.partition import Partition
 from semel.sim.power import PowerLost
 from semel.sim.world.findings import Findings
 from semel.sim.world.overdue import Overdue
+from semel.sim.world.replicas import Replicas
 
 LOOK_S = 0.05
 WAITING_MAX = 300
@@ -37,13 +38,21 @@ def is_of_the_disk(error: BaseException | None) -> bool:
 
 
 class Watch:
-    """High watermarks and last stable offsets of every partition, and what is open, over all starts of the node."""
+    """High watermarks and last stable offsets of every partition, and what is open, over all starts of the node.
+
+    One of several nodes may lead again with less than it once told, as long as nobody was told that it is committed:
+    there each term is looked at by itself, and `replicas` holds the terms of all nodes against each other."""
 
     def __init__(
-        self, findings: Findings, count_tasks: Callable[[], int] = lambda: 0, overdue: Overdue | None = None
+        self,
+        findings: Findings,
+        count_tasks: Callable[[], int] = lambda: 0,
+        overdue: Overdue | None = None,
+        replicas: Replicas | None = None,
     ) -> None:
         self._findings = findings
         self._overdue = overdue
+        self._replicas = replicas
         self._count_tasks = count_tasks
         self._seen: dict[tuple[bytes, int], tuple[int, int]] = {}
         self._watched: dict[tuple[bytes, int], Partition] = {}
@@ -84,6 +93,9 @@ class Watch:
             key = (partition.topic_id, partition.index)
             if self._watched.get(key) is not partition:
                 self._watched[key] = partition
+                if self._replicas is not None:
+                    self._seen.pop(key, None)
+                    self._replicas.leads(self._broker, partition)
                 partition.watch(self, lambda partition=partition: self._check(partition))  # type: ignore[misc]
             self._check(partition)
 
@@ -100,6 +112,8 @@ class Watch:
         if stable < last_stable:
             self._findings.wrong("last stable offset back", f"of {name}: {last_stable} became {stable}")
         self._seen[key] = (max(high, last_high), max(stable, last_stable))
+        if self._replicas is not None and self._broker is not None:
+            self._replicas.committed(self._broker, partition)
 
 
 class Complaints(logging.Handler):
