@@ -159,6 +159,9 @@ class NodeProcess:
         """It stands still, with its connections open, until `resume`."""
         self._is_paused = True
         self._signal(signal.SIGSTOP)
+        if self.is_running:
+            # Only one that stands still already is told to go on when its starter dies.
+            os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         if self._is_paused:
