@@ -108,7 +108,7 @@ class Node:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, disk: SimDisk, histories: dict[str, History]) -> None:
         self.clock = SimClock(loop)
-        host = Host(self.clock, disk, None, random.Random(7), InlineJobs())  # type: ignore[arg-type]
+        host = Host(self.clock, disk, None, random.Random(disk.process_id), InlineJobs())  # type: ignore[arg-type]
         self.disk = disk
         self.broken: list[BaseException] = []
         self.store = LogStore(host, ROOT, BROKER, self.broken.append)
@@ -118,7 +118,7 @@ class Node:
         self.store.open()
         for topic, history in self.histories.items():
             history.log = None
-            history.coming_starts = self.store._coming_starts
+            history.coming_starts = self.store.notes.coming_starts
             history.log = self.store.load(topic, 0, TOPIC_IDS[topic], CONFIGS[topic])
 
     def append(self, topic: str, batch: bytearray, leader_epoch: int) -> Appended:

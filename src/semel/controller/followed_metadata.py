@@ -167,7 +167,7 @@ class FollowedMetadata:
         log.roll()
         if log.needs_settling:
             await log.settle()
-        log.remove_segments(log.removable_before(snapshot.end_offset))
+        await log.retire_segments(log.removable_before(snapshot.end_offset))
         if old not in (NO_SNAPSHOT, snapshot):
             self._disk.remove(f"{log.directory}/{old.name}")
         logger.info("metadata snapshot at offset %d", snapshot.end_offset)

@@ -191,7 +191,7 @@ class MetadataLog:
         if log.needs_settling:
             await log.settle()
         self.snapshots = [snapshot]
-        log.remove_segments(log.removable_before(end_offset))
+        await log.retire_segments(log.removable_before(end_offset))
         for stale in old:
             if stale != snapshot:
                 self._disk.remove(f"{log.directory}/{stale.name}")

@@ -120,6 +120,11 @@ class Lock(Protocol):
 class Disk(Protocol):
     """Files and directories. Creations, renames and removals are durable only after `sync_dir` of the directory."""
 
+    @property
+    def boot_id(self) -> str:
+        """While it is the same, also from one process to the next, nothing that was written is lost: the page cache
+        still has what was not flushed. Empty if that is not known."""
+
     def open(self, path: str, *, create: bool = False) -> File:
         """Open a file; `create` makes a new empty one. Raises FileNotFoundError or, with `create`, FileExistsError."""
 

@@ -35,6 +35,18 @@ DIRECTORIES_PART = 4
 SLOW_TO_FREE_BYTES = 1 << 20
 
 
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+def boot_id() -> str:
+    """Of the machine since it was started: the page cache is as old."""
+    try:
+        with open(BOOT_ID) as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
 class RealLock:
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -68,6 +80,10 @@ class RealDisk:
     def __reduce__(self) -> tuple[type[RealDisk], tuple[int, int | None]]:
         """In another process: a disk of its own, on the same files."""
         return RealDisk, (self._max_open_files, self._most_open_files)
+
+    @property
+    def boot_id(self) -> str:
+        return boot_id()
 
     # Files
 

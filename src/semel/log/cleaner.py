@@ -9,6 +9,7 @@ from semel.host.complaints import Complaints
 from semel.log.compaction import CompactionResult, CompactionTask, compact
 from semel.log.compaction_swap import clear_work, swap
 from semel.log.errors import Refused
+from semel.log.listing import list_settled, unlist
 from semel.log.log import Log
 from semel.log.producers import NO_SEQUENCE
 from semel.log.segment import Segment
@@ -83,7 +84,12 @@ async def run_compaction(
     if log.is_closed or [segment.base_offset for segment in old] != result.old_bases:
         clear_work(disk, log.directory)
         return None
+    # Half-way through the swap neither the old files nor the new ones are what has to be there.
+    await unlist(log, result.old_bases)
+    if log.is_closed:
+        return None
     await swap(disk, log.directory, result.old_bases, lambda: _reopen(disk, log, old, result))
+    await list_settled(log)
     logger.info(
         "%s: compacted %d records to %d, %d bytes to %d",
         log.directory,

@@ -63,3 +63,16 @@ class NoRoom(OSError):
 
 class BrokenLog(Exception):
     """An invariant of the log does not hold, or the disk failed in a way that nothing can be promised after."""
+
+
+class DataMissing(BrokenLog):
+    """Not all that a log held is there. It is not opened, and nothing of it is changed, until the files are restored or
+    the loss is accepted. `durable_end`: below it everything was there, and was made durable when this was found out."""
+
+    def __init__(self, what: str, durable_end: Offset | None = None) -> None:
+        super().__init__(what, durable_end)
+        self.what = what
+        self.durable_end = durable_end
+
+    def __str__(self) -> str:
+        return self.what

@@ -6,6 +6,7 @@ is searched in its file, and costs no memory.
 """
 
 from bisect import bisect_left
+from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
@@ -16,9 +17,10 @@ from semel.log.types import Offset, ProducerId
 # Searched in one read: a read of some kilobytes takes as long as two of a single entry.
 _BLOCK_ENTRIES = 2048
 _LIKELY_ENTRIES = 512
+_PIECE_BYTES = 1 << 20
 
 
-class _IndexFile:
+class IndexFile:
     """Entries of one fixed size in one file, which is made when there is something to put into it."""
 
     entry: Struct
@@ -30,6 +32,26 @@ class _IndexFile:
         size = 0 if self._file is None else self._file.size()
         self.is_whole = size % self.entry.size == 0
         self._found = size // self.entry.size
+
+    @property
+    def is_there(self) -> bool:
+        return self._file is not None
+
+    @property
+    def size_bytes(self) -> int:
+        return 0 if self._file is None else self._file.size()
+
+    def pieces(self) -> Iterator[bytes]:
+        """What is in the file, in pieces that take no time worth mentioning to read."""
+        position = 0
+        while self._file is not None and (piece := self._file.read_at(position, _PIECE_BYTES)):
+            position += len(piece)
+            yield piece
+
+    async def warm(self) -> None:
+        """Brings the file into memory, off the loop."""
+        if self._file is not None:
+            await self._file.warm(0, self._file.size())
 
     async def flush(self) -> None:
         if self._file is not None:
@@ -54,7 +76,7 @@ class _IndexFile:
         return b"" if self._file is None else self._file.read_at(0, count * self.entry.size)
 
 
-class _Index(_IndexFile):
+class _Index(IndexFile):
     """Pairs of numbers, of which the first grows."""
 
     def __init__(self, disk: Disk, path: str, base_offset: Offset, *, in_memory: bool) -> None:
@@ -250,7 +272,7 @@ class AbortedTransaction(NamedTuple):
     last_stable_offset: Offset
 
 
-class AbortedIndex(_IndexFile):
+class AbortedIndex(IndexFile):
     """The aborted transactions whose markers stand in one segment. Rare and small: in memory while they are used, and
     written out with the other indexes."""
 

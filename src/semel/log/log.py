@@ -9,20 +9,23 @@ import asyncio
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from semel.config import TopicConfig
 from semel.host.api import Disk, File, FileRange
 from semel.host.descriptors import is_short
+from semel.log import listing
 from semel.log.append_kernel import LogEnd
 from semel.log.disk_trouble import NO_SPACE, DiskTrouble
 from semel.log.epochs import FILE_NAME as EPOCHS_FILE
 from semel.log.epochs import LeaderEpochs
 from semel.log.errors import BrokenLog, NoRoom, Refused
 from semel.log.indexes import AbortedTransaction
+from semel.log.inventory import Inventory, state_of
+from semel.log.kept_aside import remove_kept_aside
 from semel.log.producers import NO_OFFSET, EndedTransaction, Producers
 from semel.log.segment import LOG_SUFFIX, NO_TIMESTAMP, Segment
-from semel.log.snapshots import remove_snapshot, snapshot_files, snapshot_offsets, write_snapshot_now
+from semel.log.snapshots import remove_snapshot, snapshot_files, snapshot_offsets
 from semel.log.types import Epoch, Offset, ProducerId
 from semel.records.batch import BatchHeader, set_base_offset, set_leader_epoch
 from semel.records.build import build_one
@@ -45,10 +48,14 @@ class Appended(NamedTuple):
     append_time_ms: int = -1
 
 
-class Cold(NamedTuple):
-    """The range is not in memory: warm it off the loop, then read again."""
+class Warmable(Protocol):
+    async def warm(self, position: int, length: int) -> None: ...
 
-    file: File
+
+class Cold(NamedTuple):
+    """The range is not in memory, or not ready: warm it off the loop, then read again."""
+
+    file: Warmable
     position: int
     length: int
 
@@ -113,6 +120,7 @@ class Log(LogEnd):
         self.segments = segments or []
         self.producers = Producers() if producers is None else producers  # one without producers is falsy
         self.epochs = epochs or LeaderEpochs()
+        self.inventory = Inventory()  # of the files on disk; kept by `listing`
         self.start_offset = start_offset
         self.end_offset = start_offset if end_offset is None else end_offset
         # Everything below is durable. Written to the recovery point checkpoint: recovery cuts nothing below it.
@@ -423,28 +431,38 @@ class Log(LogEnd):
                     if self.is_closed:  # removed, and the directory of that name may be another log's by now
                         return
                     await self.disk.replace_file(path, data)
+                    self.inventory.files[path.rpartition("/")[2]] = state_of(data)
                 self.flushed_offset = max(self.flushed_offset, due[0])
+                self.inventory.end_offset = max(self.inventory.end_offset, due[0])
         # Only now: if this was cancelled, a clean stop still has to do it. Meanwhile another roll may have added to it.
         self._unsettled = [segment for segment in self._unsettled if segment not in unsettled]
         if self._due_snapshot is due:
             self._due_snapshot = None
-        self._remove_old_snapshots()
+        with _telling_no_room():
+            await listing.list_settled(self)
+        if not self.is_closed:
+            self._remove_old_snapshots()
 
     async def _write_epochs(self) -> None:
         if self.epochs.is_dirty and self.segments and not self.is_closed:
             self.epochs.is_dirty = False
+            entries = list(self.epochs.entries)
             try:
                 await self.disk.replace_file(f"{self.directory}/{EPOCHS_FILE}", self.epochs.encode())
             except BaseException:
                 self.epochs.is_dirty = True
                 raise
+            self.inventory.epochs = entries
 
-    def _remove_old_snapshots(self) -> None:
-        """Keeps the newest, and the two before the active segment: recovery of that segment begins at one of them."""
+    def kept_snapshots(self) -> list[Offset]:
+        """The newest, and the two before the active segment: recovery of that segment begins at one of them."""
         offsets = snapshot_offsets(self.disk.list_dir(self.directory))
         active_base = self.segments[-1].base_offset
-        kept = {*[offset for offset in offsets if offset <= active_base][-_KEPT_SNAPSHOTS:], *offsets[-1:]}
-        for offset in offsets:
+        return sorted({*[offset for offset in offsets if offset <= active_base][-_KEPT_SNAPSHOTS:], *offsets[-1:]})
+
+    def _remove_old_snapshots(self) -> None:
+        kept = self.kept_snapshots()
+        for offset in snapshot_offsets(self.disk.list_dir(self.directory)):
             if offset not in kept:
                 remove_snapshot(self.disk, self.directory, offset)
 
@@ -466,11 +484,15 @@ class Log(LogEnd):
             self.disk.sync_dir_now(self.directory.rpartition("/")[0])
             if self.epochs.is_dirty:
                 self.disk.replace_file_now(f"{self.directory}/{EPOCHS_FILE}", self.epochs.encode())
-            if self._due_snapshot is not None:
-                # The one before the active segment: after a crash, recovery of that segment begins there.
-                write_snapshot_now(self.disk, self.directory, *self._due_snapshot)
-            write_snapshot_now(self.disk, self.directory, self.end_offset, self.producers.rows())
+                self.inventory.epochs = list(self.epochs.entries)
+            last_snapshot = (self.end_offset, self.producers.rows())
+            # The one before the active segment: after a crash, recovery of that segment begins there.
+            for due in (self._due_snapshot, last_snapshot):
+                for path, data in snapshot_files(self.directory, *due) if due is not None else ():
+                    self.disk.replace_file_now(path, data)
+                    self.inventory.files[path.rpartition("/")[2]] = state_of(data)
             self.flushed_offset = self.end_offset
+            listing.list_everything_now(self)
         elif self.has_unsynced_cut and self.disk.exists(self.directory):
             self.disk.sync_dir_now(self.directory)
         for segment in self.segments:
@@ -500,6 +522,10 @@ class Log(LogEnd):
                 newest.note_reached(newest.next_offset, newest.size_bytes)
                 return FileRange(newest.file, position, newest.size_bytes - position)
         for segment in self.segments[self.segment_number(offset) :]:
+            if segment.unchecked is not None:
+                if not warmed:
+                    return Cold(segment.unchecked, offset, max_bytes)
+                segment.unchecked.check_now()
             first = segment.locate(offset)
             if first is None:
                 continue
@@ -601,8 +627,16 @@ class Log(LogEnd):
             s for s, following in zip(self.segments, self.segments[1:], strict=False) if following.base_offset <= offset
         ]
 
+    async def retire_segments(self, removed: list[Segment]) -> None:
+        """Takes segments off the front, after they are taken out of the inventory."""
+        if removed:
+            await listing.unlist(self, [segment.base_offset for segment in removed])
+            if not self.is_closed:
+                self.remove_segments(removed)
+                remove_kept_aside(self.disk, self.directory, self.segments[0].base_offset)
+
     def remove_segments(self, removed: list[Segment]) -> None:
-        """Takes segments off the front. What is being sent of them stays readable until it is sent."""
+        """As `retire_segments`, when they are out of the inventory. What is being sent of them stays readable."""
         if not removed:
             return
         self.segments = [segment for segment in self.segments if segment not in removed]

@@ -1,10 +1,15 @@
 """From the files of one partition to a Log: what a start finds, cuts and rebuilds.
 
-Segments that a producer snapshot follows are durable with their indexes, and are trusted (each range is still checked
-when it is first read). The others are read batch by batch: indexes, producers and epochs are rebuilt, and at the first
-batch that is torn or missing the log ends. What was acknowledged lies before that point, because it was flushed in
-order before it was acknowledged. Below the recovery point and the newest snapshot nothing is ever cut: a bad batch
-there is damage, not a torn tail, and is reported, kept, and never served.
+Segments that a producer snapshot follows are durable with their indexes, and are trusted: their files are held against
+the inventory, and each range of batches against its CRCs when it is first read. The others are read batch by batch:
+indexes, producers and epochs are rebuilt.
+
+Where a batch cannot be read, one of three things has happened, and only the last one is put right here:
+- Something durable is gone: below the recovery point, the newest snapshot or the inventory's end. DataMissing.
+- Only the process was killed since that segment was written (`is_same_boot`), so nothing is lost that was written; but
+  valid batches follow. That is damage, too. DataMissing, and the bad batch is kept aside.
+- A write was torn, by a kill at the very end, or by a power loss anywhere in what was not flushed. The log ends there;
+  nothing behind that was acknowledged as durable. What is cut is kept aside.
 """
 
 import logging
@@ -14,19 +19,24 @@ from itertools import pairwise
 
 from semel.config import TopicConfig
 from semel.host.api import Disk
+from semel.log.agreement import Agreement
+from semel.log.batch_search import next_whole_batch
 from semel.log.compaction_swap import finish_swaps
 from semel.log.epochs import FILE_NAME as EPOCHS_FILE
 from semel.log.epochs import LeaderEpochs, read_epochs
-from semel.log.errors import BrokenLog, CorruptSegment
+from semel.log.errors import BrokenLog, CorruptSegment, DataMissing
+from semel.log.inspection.scan import scan
+from semel.log.inventory import Inventory
+from semel.log.kept_aside import CUT, DAMAGED, keep_aside, keep_file_aside
 from semel.log.log import IDENTITY_FILE, Log
 from semel.log.producers import Producers
-from semel.log.segment import LOG_SUFFIX, MAX_RELATIVE_OFFSET, NO_TIMESTAMP, Segment
+from semel.log.segment import LOG_SUFFIX, MAX_RELATIVE_OFFSET, Segment
 from semel.log.snapshots import read_snapshot, remove_snapshot, snapshot_offsets, write_snapshot_now
+from semel.log.trusted_segments import batches_over_damage, marker_of, open_trusted, rebuild_indexes
 from semel.log.types import Offset, ProducerId
 from semel.log.writing_again import make_durable, write_again
-from semel.records.batch import HEADER_BYTES, BatchHeader, read_header
-from semel.records.control import ControlMarker, read_control
-from semel.records.errors import RecordError
+from semel.records.batch import BatchHeader
+from semel.records.control import ControlMarker
 
 logger = logging.getLogger("semel.log")
 
@@ -49,41 +59,54 @@ def load_log(
     start_offset: Offset,
     now_ms: int,
     was_clean: bool,
+    is_same_boot: bool = False,
+    is_start_sure: bool = True,
+    inventory: Inventory | None = None,
 ) -> tuple[Log, Recovered]:
-    """Opens the log in `directory`. `was_clean`: the last stop was clean, so nothing needs to be scanned."""
+    """Opens the log in `directory`; DataMissing if not all is there. `was_clean`: the last stop was clean, so nothing
+    needs to be scanned. `is_same_boot`: whatever was written to this log is in its files, or was made durable before.
+    `is_start_sure`: whoever noted where the log begins has a checksum. `inventory`: what the files were, if that still
+    counts."""
     done = Recovered()
-    if not disk.exists(directory):
-        return Log(disk, directory, config, start_offset=start_offset), done
-    finish_swaps(disk, directory)
-    names = disk.list_dir(directory)
-    bases = sorted(int(name[: -len(LOG_SUFFIX)]) for name in names if name.endswith(LOG_SUFFIX))
+    bases: list[Offset] = []
+    if disk.exists(directory):
+        finish_swaps(disk, directory)
+        names = disk.list_dir(directory)
+        bases = sorted(int(name[: -len(LOG_SUFFIX)]) for name in names if name.endswith(LOG_SUFFIX))
+    agreement = Agreement(disk, directory, inventory, was_clean=was_clean)
+    agreement.check_segments_are_there(bases, start_offset)
     if not bases:
+        if recovery_point > start_offset:
+            raise DataMissing(f"{directory} holds no segment, and all below offset {recovery_point} was durable")
         return Log(disk, directory, config, start_offset=start_offset), done
     segments = _open_segments(disk, directory, bases)
-    epochs = read_epochs(disk, directory)
-    loader = _Loader(disk, directory, config, segments, epochs, recovery_point, start_offset, now_ms, done)
-    loader.load(was_clean)
-    if not loader.segments:
-        return Log(disk, directory, config, start_offset=start_offset), done
-    end_offset = loader.segments[-1].next_offset
-    if end_offset < recovery_point:
-        raise BrokenLog(
-            f"{directory} ends at offset {end_offset}, and all below {recovery_point} was durable: its end is lost"
+    try:
+        agreement.check_lengths(segments)
+        loader = _Loader(
+            disk, directory, config, segments, recovery_point, start_offset, now_ms, done, agreement, is_same_boot
         )
-    if was_clean and recovery_point and end_offset > recovery_point:
-        # No CRC covers the offset of a batch, and behind the last one there is no neighbour that vouches for it.
-        raise BrokenLog(f"{directory} ends at offset {end_offset}, but at the clean stop it ended at {recovery_point}")
+        loader.is_start_sure = is_start_sure
+        loader.load(was_clean)
+        end_offset = loader.check_end(was_clean)
+    except BaseException:
+        for segment in segments:
+            segment.close()
+        raise
+    if not loader.segments:
+        return Log(disk, directory, config, start_offset=start_offset, producers=loader.producers), done
     log = Log(
         disk,
         directory,
         config,
-        start_offset=min(max(start_offset, segments[0].base_offset), end_offset),
+        start_offset=max(start_offset, segments[0].base_offset),
         segments=loader.segments,
         producers=loader.producers,
-        epochs=epochs,
+        epochs=loader.epochs,
         end_offset=end_offset,
     )
     log.epochs.truncate_start(log.start_offset)
+    agreement.check_epochs(log)
+    agreement.hand_over(log)
     return log, done
 
 
@@ -115,33 +138,42 @@ class _Loader:
         directory: str,
         config: TopicConfig,
         segments: list[Segment],
-        epochs: LeaderEpochs,
         recovery_point: Offset,
         start_offset: Offset,
         now_ms: int,
         done: Recovered,
+        agreement: Agreement,
+        is_same_boot: bool,
     ) -> None:
         self.disk = disk
         self.directory = directory
         self.config = config
-        self.segments = segments
-        self.epochs = epochs
+        self.segments = list(segments)
         self.recovery_point = recovery_point
         self.start_offset = start_offset
-        # A snapshot is written after the segments below it are durable with their indexes (Log.settle).
-        self.settled = max(snapshot_offsets(disk.list_dir(directory)), default=0)
         self.now_ms = now_ms
         self.done = done
+        self.agreement = agreement
+        self.is_same_boot = is_same_boot
+        self.is_start_sure = True
+        # A snapshot is written after the segments below it are durable with their indexes (Log.settle).
+        newest_snapshot = max(snapshot_offsets(disk.list_dir(directory)), default=0)
+        self.settled = max(newest_snapshot, agreement.end_offset)
         self.producers = Producers()
-        self._damaged: set[str] = set()
+        self.epochs = LeaderEpochs()
 
     def load(self, was_clean: bool) -> None:
-        trusted = self._count_trusted(was_clean)
+        trusted = len(self.segments)
+        if not was_clean:
+            trusted = sum(1 for following in self.segments[1:] if following.base_offset <= self.settled)
+            bases = [segment.base_offset for segment in self.segments]
+            if self.agreement.grown in bases[:trusted]:
+                trusted = bases.index(self.agreement.grown)
         for number, segment in enumerate(self.segments[:trusted]):
             is_last = number == len(self.segments) - 1
             self._open_trusted(segment, None if is_last else self.segments[number + 1].base_offset)
-        if trusted and not self.epochs.entries:
-            self._rebuild_epochs(self.segments[:trusted])
+        self._read_epochs(self.segments[:trusted])
+        self._mend_aborted(self.segments[:trusted])
         if trusted == len(self.segments):
             self._restore_producers(self.segments[-1].next_offset)
             return
@@ -150,138 +182,100 @@ class _Loader:
         self.epochs.truncate_end(self.segments[trusted].base_offset)
         self._scan_from(trusted)
 
+    def check_end(self, was_clean: bool) -> Offset:
+        """Where the log ends, if that is where it has to."""
+        end_offset = self.segments[-1].next_offset if self.segments else self.start_offset
+        durable = max(self.recovery_point, self.agreement.end_offset)
+        if end_offset < durable:
+            raise DataMissing(
+                f"{self.directory} ends at offset {end_offset}, and all below {durable} was durable: its end is lost"
+            )
+        if was_clean and self.recovery_point and end_offset > self.recovery_point:
+            # No CRC covers the offset of a batch, and behind the last one there is no neighbour that vouches for it.
+            raise DataMissing(
+                f"{self.directory} ends at offset {end_offset}, but at the clean stop it ended at {self.recovery_point}"
+            )
+        if self.start_offset > end_offset and self.segments:
+            what = f"{self.directory} ends at offset {end_offset}, but it should begin at {self.start_offset}"
+            if not self.is_start_sure:
+                raise DataMissing(what)
+            logger.warning("%s: it does; what lies between them was deleted before it was durable", what)
+            self._remove_all()
+            return self.start_offset
+        return end_offset
+
+    def _remove_all(self) -> None:
+        for segment in self.segments:
+            segment.remove()
+        self.segments.clear()
+        self._drop_snapshots_after(-1)
+        self.producers = Producers()
+        self.disk.sync_dir_now(self.directory)
+
     # -- trusted segments
 
-    def _count_trusted(self, was_clean: bool) -> int:
-        trusted = len(self.segments)
-        if not was_clean:
-            trusted = sum(1 for following in self.segments[1:] if following.base_offset <= self.settled)
-        for number, segment in enumerate(self.segments[:trusted]):
-            if not segment.aborted_index.is_whole:
-                # It can only be made anew by following the transactions from an earlier segment on.
-                logger.warning("%s: damaged, reading the log again from here", segment.aborted_index.path)
-                return number
-        return trusted
+    def _open_trusted(self, segment: Segment, following_base: Offset | None) -> None:
+        interval_bytes = self.config.index_interval_bytes
+        if self.agreement.fits_indexes(segment):
+            if open_trusted(segment, following_base, interval_bytes):
+                self.agreement.watch_indexes(segment, following_base, interval_bytes)
+                return
+        else:
+            rebuild_indexes(segment, following_base, interval_bytes)
+        self.agreement.made_anew(segment)
 
-    def _rebuild_epochs(self, segments: list[Segment]) -> None:
-        for segment in segments:
-            for _, header, _ in self._batches_over_damage(segment):
+    def _read_epochs(self, trusted: list[Segment]) -> None:
+        found = read_epochs(self.disk, self.directory)
+        self.epochs, unknown = self.agreement.epochs(found, trusted)
+        for segment in unknown:
+            for _, header, _, _ in batches_over_damage(segment):
                 self.epochs.assign(header.partition_leader_epoch, header.base_offset)
 
-    def _open_trusted(self, segment: Segment, following_base: Offset | None) -> None:
-        """Takes the indexes as they are, and rebuilds them when they cannot be right."""
-        try:
-            if self._take_indexes(segment, following_base):
-                return
-        except CorruptSegment as damage:
-            logger.error("%s", damage)
-        except RecordError as damage:
-            logger.error("%s: the batch that its index leads to cannot be read: %s", segment.path, damage)
-        logger.warning("%s: indexes are missing or damaged, rebuilding them", segment.path)
-        self._rebuild_indexes(segment, following_base)
-
-    def _take_indexes(self, segment: Segment, following_base: Offset | None) -> bool:
-        offsets, times = segment.offset_index, segment.time_index
-        last_offset, last_time = offsets.last(), times.last()
-        limit = following_base if following_base is not None else segment.base_offset + MAX_RELATIVE_OFFSET + 1
-        if not (offsets.is_whole and times.is_whole):
-            return False
-        if last_offset is not None and not (
-            segment.base_offset <= last_offset[0] < limit and 0 <= last_offset[1] < segment.size_bytes
-        ):
-            return False
-        segment.next_offset = limit
-        if following_base is None:
-            segment.next_offset = segment.base_offset
-            for found in segment.heads(0 if last_offset is None else last_offset[1]):
-                segment.next_offset = found.last_offset + 1
-        if last_time is not None:
-            if not self._carries(segment, *last_time):
-                return False
-            segment.max_timestamp_ms, segment.max_timestamp_offset = last_time
-        elif segment.size_bytes:
-            return False
-        if following_base is None and segment.size_bytes:
-            first = read_header(segment.file.read_at(0, HEADER_BYTES))
-            segment.first_timestamp_ms = first.max_timestamp
-        return True
-
-    def _carries(self, segment: Segment, timestamp_ms: int, offset: Offset) -> bool:
-        """Whether the batch that ends at `offset` has this timestamp: retention by age goes by it."""
-        found = segment.locate(offset)
-        if found is None or found.last_offset != offset:
-            return False
-        return read_header(segment.file.read_at(found.position, HEADER_BYTES)).max_timestamp == timestamp_ms
-
-    def _rebuild_indexes(self, segment: Segment, following_base: Offset | None) -> None:
-        """Reads a trusted segment. Damage is reported and stepped over: its bytes stay, and are never served. What was
-        made of a damaged segment is for this run only: the next one may find it mended."""
-        segment.reset_for_scan()
-        limit = segment.base_offset + MAX_RELATIVE_OFFSET + 1 if following_base is None else following_base
-        for position, header, _ in self._batches_over_damage(segment):
-            if segment.next_offset <= header.base_offset <= header.last_offset < limit:
-                segment.note_batch(header, position, self.config.index_interval_bytes)
-            else:
-                logger.error("%s", CorruptSegment(segment.path, position, header.base_offset, "its offsets are wrong"))
-                self._damaged.add(segment.path)
-        if following_base is not None:
-            segment.next_offset = following_base
-            if segment.path not in self._damaged:
-                segment.seal()
-                segment.flush_now()
-
-    def _batches_over_damage(self, segment: Segment) -> list[tuple[int, BatchHeader, ControlMarker | None]]:
-        found: list[tuple[int, BatchHeader, ControlMarker | None]] = []
-        position = 0
-        while position < segment.size_bytes:
-            try:
-                for at, header, batch in segment.batches(position):
-                    found.append((at, header, _marker(header, batch)))
-                    position = at + header.size_bytes
-                break
-            except CorruptSegment as damage:
-                logger.error("%s", damage)
-                self._damaged.add(segment.path)
-                damaged = self._header_at(segment, damage.position)
-                if damaged is None:
-                    raise BrokenLog(f"{damage}: and the batch after it cannot be found") from damage
-                found.append((damage.position, damaged, None))
-                position = damage.position + damaged.size_bytes
-        return found
-
-    def _header_at(self, segment: Segment, position: int) -> BatchHeader | None:
-        """The header of a damaged batch, if it still says where the next one begins."""
-        try:
-            header = read_header(segment.file.read_at(position, HEADER_BYTES))
-        except RecordError:
-            return None
-        end = position + header.size_bytes
-        if end == segment.size_bytes:
-            return header
-        try:
-            following = read_header(segment.file.read_at(end, HEADER_BYTES))
-        except RecordError:
-            return None
-        return header if following.base_offset == header.next_offset else None
+    def _mend_aborted(self, trusted: list[Segment]) -> None:
+        """Makes indexes of aborted transactions anew: by following the transactions from an earlier segment on."""
+        wrong = [segment for segment in trusted if not self.agreement.fits_aborted(segment)]
+        if not wrong:
+            return
+        begin = self._load_snapshot_up_to(wrong[0].base_offset)
+        scratch = Log(self.disk, self.directory, self.config, producers=self.producers)
+        for segment in wrong:
+            segment.aborted_index.clear()
+        for segment in trusted[: trusted.index(wrong[-1]) + 1]:
+            if segment.next_offset <= begin:
+                continue
+            for _, header, marker, _ in batches_over_damage(segment):
+                if header.base_offset >= begin and header.is_idempotent:
+                    ended = self.producers.replay(header, marker, self.now_ms)
+                    if ended is not None and ended.aborted and segment in wrong:
+                        scratch.note_aborted(segment, ended)
+        for segment in wrong:
+            self.agreement.made_anew(segment)
+            segment.aborted_index.write_out()
+            segment.aborted_index.flush_now()
+        self.disk.sync_dir_now(self.directory)
+        self.producers.load({})
 
     # -- producers
 
+    def _load_snapshot_up_to(self, end: Offset) -> Offset:
+        """Takes the newest snapshot at or below `end` that can be believed; what comes after it has to be replayed."""
+        for offset in reversed(snapshot_offsets(self.disk.list_dir(self.directory))):
+            if offset <= end and self.agreement.fits_snapshot(offset):
+                rows = read_snapshot(self.disk, self.directory, offset)
+                if rows is not None:
+                    self.producers.load(rows)
+                    return offset
+        return self.segments[0].base_offset
+
     def _restore_producers(self, end: Offset) -> None:
-        """From the newest usable snapshot at or below `end`, and the batches between it and `end`."""
-        offsets = [o for o in snapshot_offsets(self.disk.list_dir(self.directory)) if o <= end]
-        begin = self.segments[0].base_offset
-        for offset in reversed(offsets):
-            rows = read_snapshot(self.disk, self.directory, offset)
-            if rows is not None:
-                self.producers.load(rows)
-                begin = offset
-                break
+        """From a snapshot, and the batches between it and `end`."""
+        begin = self._load_snapshot_up_to(end)
         if begin >= end:
             return
         for segment in self.segments:
             if segment.base_offset >= end or segment.next_offset <= begin:
                 continue
-            for _, header, marker in self._batches_over_damage(segment):
+            for _, header, marker, _ in batches_over_damage(segment):
                 if header.base_offset >= begin and header.is_idempotent:
                     self.producers.replay(header, marker, self.now_ms)
 
@@ -300,18 +294,21 @@ class _Loader:
             if number > first and segment.base_offset < expected:
                 raise BrokenLog(f"{segment.path} begins before the segment in front of it ends (offset {expected})")
             if segment.base_offset > max(expected, self.durable_offset):
-                logger.warning("%s: offsets from %d on are missing before it", segment.path, expected)
-                self._remove_later(number)
+                what = f"{segment.path}: offsets from {expected} on are missing before it"
+                if self.is_same_boot:
+                    raise DataMissing(what, self._make_all_durable(number))
+                logger.warning("%s", what)
+                self._put_away(number)
                 break
             rows = self.producers.rows()
             limit = segment.base_offset + MAX_RELATIVE_OFFSET + 1
             if number + 1 < len(self.segments):
                 limit = min(limit, self.segments[number + 1].base_offset)
-            is_whole = self._scan(segment, limit)
+            is_whole = self._scan(number, segment, limit)
             expected = segment.next_offset
             if not is_whole:
                 # Later segments hold only what came after the torn batch: none of it was acknowledged.
-                self._remove_later(number + 1)
+                self._put_away(number + 1)
                 break
         self._make_durable(first, rows)
 
@@ -335,7 +332,7 @@ class _Loader:
                 self.epochs.is_dirty = False
             write_snapshot_now(self.disk, self.directory, self.segments[-1].base_offset, rows)
 
-    def _scan(self, segment: Segment, limit: Offset) -> bool:
+    def _scan(self, number: int, segment: Segment, limit: Offset) -> bool:
         """Reads every batch of a segment, all below `limit`; cuts it where the first torn one begins."""
         segment.reset_for_scan()
         segment.aborted_index.clear()
@@ -343,41 +340,68 @@ class _Loader:
         position = 0
         doubtful_from: int | None = None
         torn: CorruptSegment | None = None
-        is_damaged = False
-        while position < segment.size_bytes and torn is None:
-            try:
-                for at, header, batch in segment.batches(position):
-                    if not self._follows(segment, header) or header.last_offset >= limit:
-                        what = f"offset {segment.next_offset} comes next"
-                        torn = CorruptSegment(segment.path, at, header.base_offset, what)
-                        break
-                    self._take(scratch, segment, at, header, _marker(header, batch))
-                    position = at + header.size_bytes
-                    if doubtful_from is None and header.next_offset > self.recovery_point:
-                        doubtful_from = at
-                else:
+        try:
+            for at, header, batch in segment.batches():
+                if not self._follows(segment, header) or header.last_offset >= limit:
+                    what = f"offset {segment.next_offset} comes next"
+                    torn = CorruptSegment(segment.path, at, header.base_offset, what)
                     break
-            except CorruptSegment as damage:
-                damaged = self._header_at(segment, damage.position)
-                if damaged is not None and damaged.next_offset <= self.durable_offset:
-                    logger.error("%s: it was durable, so it stays, unserved", damage)
-                    self._take(scratch, segment, damage.position, damaged, None)
-                    position = damage.position + damaged.size_bytes
-                    is_damaged = True
-                else:
-                    torn = damage
+                self._take(scratch, segment, at, header, marker_of(header, batch))
+                position = at + header.size_bytes
+                if doubtful_from is None and header.next_offset > self.recovery_point:
+                    doubtful_from = at
+        except CorruptSegment as damage:
+            torn = damage
         self.done.scanned_bytes += position
         if torn is not None:
-            if segment.next_offset < self.durable_offset:
-                raise BrokenLog(f"{torn}: all below offset {self.durable_offset} was durable, so nothing is cut")
-            self.done.cut_bytes += segment.size_bytes - position
-            logger.warning("%s: cutting %d unacknowledged bytes", torn, segment.size_bytes - position)
-            segment.truncate(position)
+            self._check_is_torn(number, segment, torn)
+            self._cut(segment, torn)
         if doubtful_from is not None:
             write_again(segment.file, doubtful_from)
-        if not is_damaged:
-            segment.trust_all()
+        segment.trust_all()
         return torn is None
+
+    def _check_is_torn(self, number: int, segment: Segment, torn: CorruptSegment) -> None:
+        """Raises DataMissing if the batch at which a scan has ended was not torn when it was written."""
+        following = next_whole_batch(segment.file, segment.size_bytes, torn.position + 1)
+        is_followed = following < segment.size_bytes or any(later.size_bytes for later in self.segments[number + 1 :])
+        if segment.next_offset < self.durable_offset:
+            what = f"all below offset {self.durable_offset} was durable, so nothing is cut"
+        elif self.is_same_boot and is_followed:
+            what = "valid batches follow it, so it is no torn write"
+        else:
+            return
+        kept = keep_aside(self.disk, segment.file, torn.position, following, DAMAGED)
+        if kept is not None:
+            what += f"; kept as {kept.rpartition('/')[2]} as well"
+        raise DataMissing(f"{torn}: {what}", self._make_all_durable(number) if self.is_same_boot else None)
+
+    def _make_all_durable(self, first: int) -> Offset:
+        """Where the log ends if damage is passed over. From now on that counts as durable, so that the next start comes
+        to the same conclusion, whatever happens to the machine."""
+        end = self.durable_offset
+        for segment in self.segments[first:]:
+            for scanned in scan(segment.file, segment.size_bytes):
+                header = scanned.header
+                # No CRC covers the offset: only what it can be counts.
+                if (
+                    scanned.problem is None
+                    and header is not None
+                    and 0 <= header.base_offset - end < segment.size_bytes
+                ):
+                    end = header.next_offset
+            segment.file.flush_now()
+        self.disk.sync_dir_now(self.directory)
+        return end
+
+    def _cut(self, segment: Segment, torn: CorruptSegment) -> None:
+        cut_bytes = segment.size_bytes - torn.position
+        kept = keep_aside(self.disk, segment.file, torn.position, segment.size_bytes, CUT)
+        self.disk.sync_dir_now(self.directory)
+        where = "they are all zero" if kept is None else f"kept as {kept.rpartition('/')[2]}"
+        logger.warning("%s: a torn write, the log is cut there by %d bytes: %s", torn, cut_bytes, where)
+        self.done.cut_bytes += cut_bytes
+        segment.truncate(torn.position)
 
     def _follows(self, segment: Segment, header: BatchHeader) -> bool:
         # A follower appends what compaction has left of its leader's log, gaps and all.
@@ -395,12 +419,20 @@ class _Loader:
             if ended is not None and ended.aborted:
                 scratch.note_aborted(segment, ended)
 
-    def _remove_later(self, first: int) -> None:
+    def _put_away(self, first: int) -> None:
+        """Segments behind a torn batch: nothing in them was acknowledged."""
         for segment in self.segments[first:]:
-            logger.warning("%s: removed, it lies after a torn batch", segment.path)
             self.done.removed_segments += 1
             self.done.cut_bytes += segment.size_bytes
-            segment.remove()
+            path = segment.path
+            segment.file.close()
+            if segment.size_bytes:
+                kept = keep_file_aside(self.disk, path, CUT)
+                logger.warning("%s: it lies behind a torn batch, kept as %s", path, kept.rpartition("/")[2])
+            else:
+                self.disk.remove(path)
+            for index in (segment.offset_index, segment.time_index, segment.aborted_index):
+                index.remove()
         del self.segments[first:]
 
     def _drop_snapshots_after(self, end: Offset) -> list[Offset]:
@@ -411,13 +443,4 @@ class _Loader:
         return [offset for offset in offsets if offset <= end]
 
 
-def _marker(header: BatchHeader, batch: memoryview) -> ControlMarker | None:
-    if not header.is_control:
-        return None
-    try:
-        return read_control(batch, header)
-    except RecordError:
-        return None
-
-
-__all__ = ["NO_TIMESTAMP", "Recovered", "load_log"]
+__all__ = ["Recovered", "load_log"]

@@ -4,9 +4,11 @@ Finds batches by offset and by timestamp, hands out file ranges, and never hands
 node whose CRCs it has not checked: each range is checked once, when it is first asked for.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from struct import Struct
-from typing import NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from semel.host.api import Buffer, Disk
 from semel.host.descriptors import is_short
@@ -17,6 +19,9 @@ from semel.log.types import Offset
 from semel.records.batch import HEADER_BYTES, BatchHeader, check_crc, read_header
 from semel.records.errors import RecordError
 from semel.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from semel.log.unchecked_indexes import UncheckedIndexes
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
@@ -64,6 +69,8 @@ class Segment(SegmentEnd):
         self.first_timestamp_ms = NO_TIMESTAMP
         self.bytes_since_index = 0
         self.is_removed = False
+        # Not held against what was noted of them yet: to be done before anything is looked up in them.
+        self.unchecked: UncheckedIndexes | None = None
         # Bytes from here on were written or checked by this process; below, `_checked` says which ranges were.
         self._trusted_from = self.size_bytes
         self._checked: list[tuple[int, int]] = []
@@ -281,6 +288,8 @@ class Segment(SegmentEnd):
         """The first batch, not wholly before `from_offset`, that holds a record of `timestamp_ms` or later."""
         if timestamp_ms > self.max_timestamp_ms:
             return None
+        if self.unchecked is not None:
+            self.unchecked.check_now()
         position = self.believed_position(
             self.offset_index.floor(max(self.time_index.floor_offset(timestamp_ms), from_offset))
         )

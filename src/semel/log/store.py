@@ -6,7 +6,6 @@ node stops.
 """
 
 import asyncio
-import json
 import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
@@ -18,33 +17,31 @@ from semel.host.aging import AgingClock
 from semel.host.api import Host, Lock
 from semel.host.complaints import Complaints
 from semel.host.descriptors import is_short
-from semel.log.checkpoints import (
-    CLEANER_OFFSETS,
-    HIGH_WATERMARKS,
-    LOG_STARTS,
-    RECOVERY_POINTS,
-    TopicPartition,
-    encode_checkpoint,
-    read_checkpoint,
-)
+from semel.log.checkpoints import TopicPartition
 from semel.log.cleaner import compaction_task, run_compaction
 from semel.log.disk_trouble import NO_SPACE, DiskTrouble
-from semel.log.errors import BrokenLog, CorruptSegment, NoRoom
+from semel.log.errors import BrokenLog, CorruptSegment, DataMissing, NoRoom
+from semel.log.inventory import FILE_NAME as INVENTORY_FILE
+from semel.log.inventory import Inventory, read_inventory
+from semel.log.listing import is_complete, list_settled, unlist
 from semel.log.log import IDENTITY_FILE, AnnounceCut, Log
+from semel.log.notes import Notes
 from semel.log.recovery import Recovered, load_log
 from semel.log.retention import expired_segments, wants_roll
 from semel.log.segment import LOG_SUFFIX
+from semel.log.snapshots import SNAPSHOT_SUFFIX, WINDOW_SUFFIX
 from semel.log.types import Offset
 
 logger = logging.getLogger("semel.log")
 
 _LOCK = ".lock"
-_CLEAN_STOP = ".kafka_cleanshutdown"
-_NO_EPOCH = -1
 _DELETED_SUFFIX = "-delete"
 _STRAY_SUFFIX = "-stray"
 # Between two attempts to settle a log for which there was no room.
 _AGAIN_S = 30.0
+# Between two marks of what is flushed: they are read after a kill.
+_MARK_S = 0.5
+_MARKED_AT_ONCE = 1000
 _IDENTITY = re.compile(rb"version: 0\s+topic_id: [A-Za-z0-9_-]{22}")
 
 
@@ -63,31 +60,16 @@ class LogStore:
         self._tasks: set[asyncio.Task[None]] = set()
         # Compaction, retention and settling of one log never overlap.
         self._upkeep: dict[TopicPartition, asyncio.Lock] = {}
-        self._recovery_points: dict[TopicPartition, Offset] = {}
-        self._log_starts: dict[TopicPartition, Offset] = {}
+        self.notes = Notes(host.disk, root, host.random)
         self._settling: set[Log] = set()
-        # Where logs will begin as soon as that is durable.
-        self._coming_starts: dict[TopicPartition, Offset] = {}
-        # Of logs that are being cut: where they are to end and to begin. And how many cuts were announced, and of how
-        # many that is durable: one write serves all that have come before it.
-        self._cuts: dict[TopicPartition, tuple[Offset, Offset]] = {}
+        # How many cuts of logs were announced, and of how many that is durable: one write serves all that have come
+        # before it.
         self._cuts_announced = self._cuts_written = 0
         self._writes_cuts = asyncio.Lock()
-        self._cleaner_offsets: dict[TopicPartition, Offset] = {}
         self._uncleanable: set[TopicPartition] = set()
-        # Noted once there is a log with other replicas; the end of any other is committed.
-        self._high_watermarks: dict[TopicPartition, Offset] = {}
-        self._has_replicated = False
         self._has_upkeep = False
-        # Forgotten, but the checkpoints on disk still name them: another log of that name must not inherit.
-        self._stale: set[TopicPartition] = set()
         # Directories that were not left cleanly and have not been loaded since: no stop is clean before they were.
         self._unrecovered: set[str] = set()
-        self.was_clean = False
-        # What the last clean stop left: the epoch of the registration that it ended. -1: the stop was not clean.
-        self.previous_broker_epoch = _NO_EPOCH
-        # To be left by the next clean stop.
-        self.broker_epoch = _NO_EPOCH
         self._complaints = Complaints(logger)
 
     def open(self) -> None:
@@ -96,25 +78,30 @@ class LogStore:
         disk.make_dirs(self.root)
         disk.sync_parents_now(self.root)  # it may have been made by a start that did not get to this point
         self._lock = disk.lock(f"{self.root}/{_LOCK}")
-        self._recovery_points = read_checkpoint(disk, f"{self.root}/{RECOVERY_POINTS}")
-        self._log_starts = read_checkpoint(disk, f"{self.root}/{LOG_STARTS}")
-        self._cleaner_offsets = read_checkpoint(disk, f"{self.root}/{CLEANER_OFFSETS}")
-        self._high_watermarks = read_checkpoint(disk, f"{self.root}/{HIGH_WATERMARKS}")
-        names = disk.list_dir(self.root)
-        # A root without any log is as good as one that was left cleanly.
-        self.was_clean = _CLEAN_STOP in names
-        if self.was_clean:
-            self.previous_broker_epoch = _epoch_of(disk.read_file(f"{self.root}/{_CLEAN_STOP}"))
-            disk.remove(f"{self.root}/{_CLEAN_STOP}")
-            disk.sync_dir_now(self.root)
-        for name in names:
+        self.notes.open()
+        for name in disk.list_dir(self.root):
             if name.endswith(_DELETED_SUFFIX):
                 disk.remove_tree(f"{self.root}/{name}")
             elif not self.was_clean and not name.endswith(_STRAY_SUFFIX) and self._holds_log(name):
                 self._unrecovered.add(name)
-        for key in sorted({*self._recovery_points, *self._log_starts, *self._cleaner_offsets, *self._high_watermarks}):
-            if not disk.exists(self.directory(*key)):
-                self._forget(key)
+
+    @property
+    def was_clean(self) -> bool:
+        return self.notes.was_clean
+
+    @property
+    def previous_broker_epoch(self) -> int:
+        """What the last clean stop left: the epoch of the registration that it ended. -1: the stop was not clean."""
+        return self.notes.previous_broker_epoch
+
+    @property
+    def broker_epoch(self) -> int:
+        """To be left by the next clean stop."""
+        return self.notes.broker_epoch
+
+    @broker_epoch.setter
+    def broker_epoch(self, broker_epoch: int) -> None:
+        self.notes.broker_epoch = broker_epoch
 
     def _holds_log(self, name: str) -> bool:
         path, disk = f"{self.root}/{name}", self.host.disk
@@ -141,33 +128,80 @@ class LogStore:
         far as the last run has noted; without, all that it holds is."""
         key = (topic, partition)
         identity = f"version: 0\ntopic_id: {topic_id}".encode()
-        self._move_away_stranger(key, identity)
-        if key in self._stale:
-            self._checkpoint_now()
-        log, recovered = load_log(
-            self.host.disk,
-            self.directory(topic, partition),
-            config,
-            recovery_point=self._recovery_points.get(key, 0),
-            start_offset=self._log_starts.get(key, 0),
-            now_ms=self.host.clock.wall_ms(),
-            was_clean=self.was_clean,
-        )
+        try:
+            log, recovered = self._opened(key, topic_id, identity, config)
+        except DataMissing as missing:
+            if missing.durable_end is not None:
+                self.notes.recovery_points[key] = missing.durable_end
+                self.notes.write_now()
+            raise DataMissing(self._told(key, missing)) from missing
         self._report(key, recovered)
         self._unrecovered.discard(f"{topic}-{partition}")
         log.identity = identity
+        log.inventory.token = self.notes.token
         log.trouble = self._trouble
         log.on_roll = lambda log: self._settle_soon(key, log)
         log.cutting = partial(self._cutting, key)
+        self.notes.loaded(key, topic_id, log)
         self.logs[key] = log
         if is_replicated:
-            log.restore_high_watermark(self._high_watermarks.get(key, 0))
-            if not self._has_replicated:
-                self._has_replicated = True
+            log.restore_high_watermark(self.notes.high_watermarks.get(key, 0))
+            if not self.notes.has_replicated:
+                self.notes.has_replicated = True
                 self._keep_high_watermarks()
         return log
 
-    def _move_away_stranger(self, key: TopicPartition, identity: bytes) -> None:
+    def _opened(
+        self, key: TopicPartition, topic_id: str, identity: bytes, config: TopicConfig
+    ) -> tuple[Log, Recovered]:
+        directory, notes = self.directory(*key), self.notes
+        if not self.host.disk.exists(directory):
+            if notes.must_be_there(key, topic_id):
+                start, end = notes.log_starts.get(key, 0), notes.durable_offset(key, topic_id)
+                raise DataMissing(f"{directory} is missing, with offsets {start} to {end - 1}")
+            if not notes.is_noted_as(key, topic_id):
+                self._forget(key)  # another topic's
+        inventory = self._inventory(directory, identity)
+        self._move_away_stranger(key, topic_id, identity, is_known=inventory is not None)
+        if key in notes.stale:
+            notes.write_now()
+        return load_log(
+            self.host.disk,
+            directory,
+            config,
+            recovery_point=notes.durable_offset(key, topic_id),
+            start_offset=notes.log_starts.get(key, 0),
+            now_ms=self.host.clock.wall_ms(),
+            was_clean=self.was_clean,
+            is_same_boot=notes.is_of_this_boot(key, topic_id),
+            is_start_sure=notes.is_ours,
+            inventory=inventory,
+        )
+
+    def _inventory(self, directory: str, identity: bytes) -> Inventory | None:
+        """What the files of a partition are, if that still counts."""
+        found, is_there = read_inventory(self.host.disk, directory)
+        if found is None and is_there:
+            logger.error("%s/%s is damaged: files are taken as they are", directory, INVENTORY_FILE)
+        if found is None or (found.token, found.identity) != (self.notes.token, identity):
+            return None
+        if not self.was_clean:
+            names = set(self.host.disk.list_dir(directory))
+            for name in names:
+                if name.endswith(SNAPSHOT_SUFFIX) and name.replace(SNAPSHOT_SUFFIX, WINDOW_SUFFIX) not in names:
+                    # Kafka writes one whenever it opens a log after a crash. We write the window first.
+                    logger.warning("%s/%s is not ours: files are taken as they are", directory, name)
+                    return None
+        return found
+
+    def _told(self, key: TopicPartition, missing: DataMissing) -> str:
+        directory = self.directory(*key)
+        return (
+            f"{missing}; restore it from a copy, or see semel log check {self.root}, and give up what is lost with "
+            f"semel log accept-loss {directory}"
+        )
+
+    def _move_away_stranger(self, key: TopicPartition, topic_id: str, identity: bytes, *, is_known: bool) -> None:
         """A directory of this name may have belonged to a deleted topic and been brought back by a power cut, perhaps
         without what it had to say of its topic. It is kept beside: it may be ours and damaged."""
         directory = self.directory(*key)
@@ -176,22 +210,28 @@ class LogStore:
             found = self.host.disk.read_file(path).strip()
         except FileNotFoundError:
             found = b""
-        if found == identity:
+        if found == identity or not self.host.disk.is_dir(directory):
             return
-        if not found and (self.was_clean or self._recovery_points.get(key) or not self._holds_records(directory)):
+        holds_records = self._holds_records(directory)
+        is_known = is_known or self.notes.knows(key, topic_id)
+        is_durable = self.was_clean or bool(self.notes.recovery_points.get(key))
+        is_torn = _IDENTITY.fullmatch(found) is None
+        if is_known or (not found and is_durable) or (is_torn and not holds_records):
             # Power was lost before it, or its name, was durable, or somebody has removed it. Nobody else would write
             # it: the log is there already.
-            if self.host.disk.is_dir(directory):
-                self.host.disk.replace_file_now(path, identity)
+            if found or holds_records:
+                logger.error("%s is %s: made anew", path, "damaged" if found else "missing")
+            self.host.disk.replace_file_now(path, identity)
             return
-        if found and self._recovery_points.get(key) and not _IDENTITY.fullmatch(found):
+        if found and self.notes.recovery_points.get(key) and not _IDENTITY.fullmatch(found):
             raise BrokenLog(
                 f"{directory}/{IDENTITY_FILE} is damaged; if the directory belongs to this topic, remove the file, if "
                 "not, move the directory away"
             )
         stray = self._renamed(directory, _STRAY_SUFFIX)
         logger.error("%s is of another topic: kept as %s, remove it when you are sure", directory, stray)
-        self._forget(key)
+        if not self.notes.is_noted_as(key, topic_id):
+            self._forget(key)
         self.host.disk.sync_dir_now(self.root)
 
     def _report(self, key: TopicPartition, recovered: Recovered) -> None:
@@ -220,15 +260,7 @@ class LogStore:
             self._start(self._remove_tree(self._renamed(directory, _DELETED_SUFFIX)))
 
     def _forget(self, key: TopicPartition) -> None:
-        for offsets in (
-            self._recovery_points,
-            self._log_starts,
-            self._coming_starts,
-            self._cleaner_offsets,
-            self._high_watermarks,
-        ):
-            if offsets.pop(key, None) is not None:
-                self._stale.add(key)
+        self.notes.forget(key)
         self._upkeep.pop(key, None)
         self._uncleanable.discard(key)
 
@@ -252,16 +284,18 @@ class LogStore:
     def start_upkeep(self) -> None:
         for interval, work in (
             ("log.flush.offset.checkpoint.interval.ms", self.checkpoint),
+            ("log.flush.offset.checkpoint.interval.ms", self.list_files),
             ("log.retention.check.interval.ms", self.apply_retention),
             ("log.cleaner.backoff.ms", self.compact_one),
             ("producer.id.expiration.check.interval.ms", self.expire_producers),
         ):
             self._start(self._every(self.config.int(interval) / 1000, work))
+        self._start(self._every(_MARK_S, self.mark_flushed))
         self._has_upkeep = True
         self._keep_high_watermarks()
 
     def _keep_high_watermarks(self) -> None:
-        if self._has_upkeep and self._has_replicated:
+        if self._has_upkeep and self.notes.has_replicated:
             interval_ms = self.config.int("replica.high.watermark.checkpoint.interval.ms")
             self._start(self._every(interval_ms / 1000, self.checkpoint_high_watermarks))
 
@@ -328,30 +362,24 @@ class LogStore:
             try:
                 yield partial(self._announce_cut, key)
             finally:
-                self._cuts.pop(key, None)
+                self.notes.cuts.pop(key, None)
 
     async def _announce_cut(self, key: TopicPartition, end_offset: Offset, start_offset: Offset) -> None:
         """Written before anything is cut: recovery takes a log that ends below its recovery point for damaged."""
-        self._cuts[key] = end_offset, start_offset
+        log = self.logs[key]
+        is_all = start_offset == end_offset
+        await unlist(
+            log, [one.base_offset for one in log.segments if is_all or one.next_offset > end_offset], end_offset
+        )
+        self.notes.cuts[key] = end_offset, start_offset
         self._cuts_announced += 1
         announced = self._cuts_announced
         async with self._writes_cuts:
             if self._cuts_written >= announced:
                 return
             announced = self._cuts_announced
-            await self.checkpoint()
-            disk = self.host.disk
-            await disk.replace_file(f"{self.root}/{CLEANER_OFFSETS}", encode_checkpoint(self._cleaner_offsets))
+            await self.notes.write_cuts(self.logs)
             self._cuts_written = announced
-
-    def _follow_cuts(self) -> None:
-        for key, (end_offset, start_offset) in self._cuts.items():
-            if start_offset == end_offset:  # nothing is left
-                self._recovery_points.pop(key, None)
-            elif key in self._recovery_points:
-                self._recovery_points[key] = min(self._recovery_points[key], end_offset)
-            if key in self._cleaner_offsets:
-                self._cleaner_offsets[key] = min(self._cleaner_offsets[key], end_offset)
 
     @contextmanager
     def _unless_removed(self, key: TopicPartition, log: Log) -> Iterator[None]:
@@ -375,44 +403,34 @@ class LogStore:
 
     async def checkpoint(self) -> None:
         """What is durable, and where each log begins, for the next start."""
-        for key, log in self.logs.items():
-            if log.segments:
-                self._recovery_points[key] = log.flushed_offset
-        self._follow_cuts()
-        await self.host.disk.replace_file(f"{self.root}/{RECOVERY_POINTS}", encode_checkpoint(self._recovery_points))
-        await self.checkpoint_starts()
+        self.notes.take(self.logs)
+        await self.notes.write()
         self._trouble.taken(asyncio.get_running_loop())
-
-    def _checkpoint_now(self) -> None:
-        for name, offsets in (
-            (RECOVERY_POINTS, self._recovery_points),
-            (LOG_STARTS, self._log_starts),
-            (CLEANER_OFFSETS, self._cleaner_offsets),
-            *([(HIGH_WATERMARKS, self._high_watermarks)] if self._has_replicated else []),
-        ):
-            self.host.disk.replace_file_now(f"{self.root}/{name}", encode_checkpoint(offsets))
-        self._stale.clear()
 
     async def checkpoint_starts(self) -> None:
         """Where each log begins: written before DeleteRecords is answered, so that what is gone stays gone."""
-        for key, log in self.logs.items():
-            start_offset = max(log.start_offset, self._coming_starts.get(key, 0))
-            if key in self._cuts:
-                _, start_offset = self._cuts[key]
-            if start_offset:
-                self._log_starts[key] = start_offset
-            else:
-                self._log_starts.pop(key, None)
-        await self.host.disk.replace_file(f"{self.root}/{LOG_STARTS}", encode_checkpoint(self._log_starts))
+        self.notes.take_starts(self.logs)
+        await self.notes.write_starts()
+
+    async def mark_flushed(self) -> None:
+        """What is durable, for a start after a kill: written often, because it costs no flush."""
+        logs = list(self.logs.items())
+        for first in range(0, len(logs), _MARKED_AT_ONCE):
+            self.notes.flushed({key: log for key, log in logs[first : first + _MARKED_AT_ONCE] if not log.is_closed})
+            await asyncio.sleep(0)
+
+    async def list_files(self) -> None:
+        """What files there are in segments of which that was not noted yet: of an earlier version, perhaps."""
+        for key, log in list(self.logs.items()):
+            if not is_complete(log):
+                async with self._upkeep_lock(key):
+                    with self._unless_it_passes(), self._unless_removed(key, log):
+                        await list_settled(log)
+            await asyncio.sleep(0)
 
     async def checkpoint_high_watermarks(self) -> None:
         """How far each log is committed: a smaller number than the true one does no harm."""
-        before = dict(self._high_watermarks)
-        for key, log in self.logs.items():
-            self._high_watermarks[key] = log.high_watermark
-        if self._has_replicated and self._high_watermarks != before:
-            data = encode_checkpoint(self._high_watermarks)
-            await self.host.disk.replace_file(f"{self.root}/{HIGH_WATERMARKS}", data)
+        await self.notes.write_high_watermarks(self.logs)
 
     async def apply_retention(self) -> None:
         now_ms = self.host.clock.wall_ms()
@@ -437,15 +455,15 @@ class LogStore:
             # Durable first: whoever was told where the log begins is not told less after a crash. And a power loss may
             # undo the removal of one file and not of the next, and the data of an aborted transaction without its
             # marker would read as committed.
-            self._coming_starts[key] = start_offset
+            self.notes.coming_starts[key] = start_offset
             try:
                 await self.checkpoint_starts()
+                if not log.is_closed:
+                    await log.retire_segments(expired)
             except OSError:
-                self._coming_starts.pop(key, None)  # nothing goes this time
+                self.notes.coming_starts.pop(key, None)  # nothing goes this time
                 raise
-            self._coming_starts.pop(key, None)
-            if not log.is_closed:
-                log.remove_segments(expired)
+            self.notes.coming_starts.pop(key, None)
 
     async def compact_one(self) -> None:
         """Compacts the dirtiest log, if one is dirty enough."""
@@ -465,7 +483,7 @@ class LogStore:
             await log.settle()
         if log.is_closed:
             return
-        task = compaction_task(log, self._cleaner_offsets.get(key, 0), now_ms, self.config)
+        task = compaction_task(log, self.notes.cleaner_offsets.get(key, 0), now_ms, self.config)
         if task is None:
             return
         logger.debug("%s: compacting what lies before offset %d", log.directory, task.end_offset)
@@ -476,9 +494,8 @@ class LogStore:
             self._uncleanable.add(key)
             return
         if result is not None and self.logs.get(key) is log:
-            self._cleaner_offsets[key] = result.end_offset
-            data = encode_checkpoint(self._cleaner_offsets)
-            await self.host.disk.replace_file(f"{self.root}/{CLEANER_OFFSETS}", data)
+            self.notes.cleaner_offsets[key] = result.end_offset
+            await self.notes.write_cleaner_offsets()
 
     async def expire_producers(self) -> None:
         expiration_ms = self.config.int("producer.id.expiration.ms")
@@ -495,12 +512,9 @@ class LogStore:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for log in self.logs.values():
             log.close()
-        disk = self.host.disk
         await self.checkpoint()
         await self.checkpoint_high_watermarks()
-        if not self._unrecovered:
-            mark = json.dumps({"version": 0, "brokerEpoch": self.broker_epoch}, separators=(",", ":"))
-            disk.replace_file_now(f"{self.root}/{_CLEAN_STOP}", mark.encode())
+        self.notes.end(is_clean=not self._unrecovered)
         self._unlock()
 
     async def abandon(self) -> None:
@@ -512,16 +526,9 @@ class LogStore:
         for log in self.logs.values():
             for segment in log.segments:
                 segment.close()
+        self.notes.end(is_clean=False)
         self._unlock()
 
     def _unlock(self) -> None:
         if self._lock is not None:
             self._lock.close()
-
-
-def _epoch_of(mark: bytes) -> int:
-    """The broker epoch in the file of a clean stop; -1 for the empty file that earlier programs leave."""
-    try:
-        return int(json.loads(mark)["brokerEpoch"])
-    except (ValueError, KeyError, TypeError):
-        return _NO_EPOCH

@@ -145,6 +145,8 @@ async def _make_durable(log: Log) -> None:
 async def _tail(log: Log, offset: Offset) -> _Tail:
     number = log.segment_number(offset)
     segment = log.segments[number]
+    if segment.unchecked is not None:
+        segment.unchecked.check_now()
     located = segment.locate(offset)
     size_bytes = segment.size_bytes if located is None else located.position
     # The batches behind the last index entry are read. If that does not lead to a batch, none of them is believed.

@@ -68,12 +68,14 @@ class SimDisk:
         process_id: int = 1,
         on_power_lost: Callable[[], None] | None = None,
         medium: Medium | None = None,
+        boot: int = 1,
     ) -> None:
         self.random = random_module.Random(random) if isinstance(random, int) else random
         self.capacity_bytes = capacity_bytes
         self.flush_latency_ms = flush_latency_ms
         self.cold_chance = cold_chance
         self.process_id = process_id
+        self.boot = boot
         self.on_power_lost = on_power_lost
         self.medium = Medium() if medium is None else medium
         self.dead = False
@@ -130,18 +132,18 @@ class SimDisk:
             random = self.random
         elif isinstance(random, int):
             random = random_module.Random(random)
-        return self._successor(self.medium.survivor(random))
+        return self._successor(self.medium.survivor(random), boot=self.boot + 1)
 
     def after_kill(self) -> SimDisk:
         """A new disk for the next process after this one was killed: the page cache, flushed or not, is still there."""
         self.lose_power()
-        return self._successor(self.medium)
+        return self._successor(self.medium, boot=self.boot)
 
     def after_replacement(self, medium: Medium) -> SimDisk:
         """Another disk in the place of this one, with a copy of what `medium` holds. Nobody may be using this one."""
-        return self._successor(medium.copy())
+        return self._successor(medium.copy(), boot=self.boot + 1)
 
-    def _successor(self, medium: Medium) -> SimDisk:
+    def _successor(self, medium: Medium, *, boot: int) -> SimDisk:
         return SimDisk(
             self.random,
             capacity_bytes=self.capacity_bytes,
@@ -150,7 +152,12 @@ class SimDisk:
             process_id=self.process_id + 1,
             on_power_lost=self.on_power_lost,
             medium=medium,
+            boot=boot,
         )
+
+    @property
+    def boot_id(self) -> str:
+        return f"boot-{self.boot}"
 
     # What every call goes through
 

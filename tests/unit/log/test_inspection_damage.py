@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from inspection_samples import busy_day, cut, directory_of, flip, found_in, kinds_in, swap, wrong_in
 
+from semel.log.batch_search import ReadableFile
 from semel.log.inspection.directory_check import DirectoryCheck
-from semel.log.inspection.files import ReadableFile, RealFiles, open_partition
+from semel.log.inspection.files import RealFiles, open_partition
 from semel.log.inspection.findings import Findings, Kind, Severity
 from semel.log.inspection.partition_check import check_partition
 from semel.records.batch import whole_batches

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from semel.log import batch_search
 from semel.log.inspection import scan as scanning
 from semel.log.inspection.dump import dump_file
 from semel.log.inspection.scan import Scanned, headers, scan
@@ -45,6 +46,7 @@ def scanned(data: bytes | bytearray) -> list[Scanned]:
 @pytest.mark.parametrize("block_bytes", [62, 100, 177, 1000])
 def test_every_batch_is_found_whatever_the_size_of_a_piece(block_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scanning, "BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr(batch_search, "BLOCK_BYTES", block_bytes)
     chance = random.Random(block_bytes)
     data, positions = segment(*[chance.randrange(0, 400) for _ in range(60)])
     found = scanned(data)
@@ -56,6 +58,7 @@ def test_every_batch_is_found_whatever_the_size_of_a_piece(block_bytes: int, mon
 @pytest.mark.parametrize("block_bytes", [100, 4 << 20])
 def test_after_any_flipped_bit_all_other_batches_are_found(block_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scanning, "BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr(batch_search, "BLOCK_BYTES", block_bytes)
     data, positions = segment(30, 200, 5, 90, 0)
     for position in range(positions[1], positions[2]):
         for bit in (0, 5, 7):
@@ -79,7 +82,9 @@ def test_every_cut_leaves_the_whole_batches_and_a_problem_at_the_end() -> None:
 
 def test_a_batch_that_is_too_large_for_memory_is_checked_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scanning, "BLOCK_BYTES", 1 << 10)
+    monkeypatch.setattr(batch_search, "BLOCK_BYTES", 1 << 10)
     monkeypatch.setattr(scanning, "LARGEST_IN_MEMORY_BYTES", 4 << 10)
+    monkeypatch.setattr(batch_search, "LARGEST_IN_MEMORY_BYTES", 4 << 10)
     data, positions = segment(100, 20_000, 100)
     file = Bytes(data)
     found = list(scan(file, len(data)))
@@ -100,7 +105,9 @@ def test_a_length_that_claims_the_rest_of_the_file_does_not_bring_it_into_memory
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(scanning, "BLOCK_BYTES", 1 << 10)
+    monkeypatch.setattr(batch_search, "BLOCK_BYTES", 1 << 10)
     monkeypatch.setattr(scanning, "LARGEST_IN_MEMORY_BYTES", 4 << 10)
+    monkeypatch.setattr(batch_search, "LARGEST_IN_MEMORY_BYTES", 4 << 10)
     data, positions = segment(*[500] * 100)
     data[positions[1] + 8 : positions[1] + 12] = (len(data) - positions[1] - 12).to_bytes(4, "big")
     file = Bytes(data)

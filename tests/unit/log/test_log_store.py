@@ -13,7 +13,7 @@ from log_samples import batch, batches_from, mark, offsets_from, settings, write
 from semel.config import BrokerConfig
 from semel.host.api import AlreadyLocked, Host
 from semel.log.checkpoints import LOG_STARTS, read_checkpoint
-from semel.log.errors import BrokenLog
+from semel.log.errors import BrokenLog, DataMissing
 from semel.log.log import Log
 from semel.log.store import LogStore
 from semel.records.control import ControlType
@@ -42,7 +42,7 @@ class Stand:
         self.disk = disk
         self.broken: list[BaseException] = []
         self.clock = SimClock(asyncio.get_running_loop())
-        host = Host(self.clock, disk, None, random.Random(1), InlineJobs())  # type: ignore[arg-type]
+        host = Host(self.clock, disk, None, random.Random(disk.process_id), InlineJobs())  # type: ignore[arg-type]
         self.store = LogStore(host, ROOT, config, self.broken.append)
 
     def open(self) -> LogStore:
@@ -533,7 +533,7 @@ def test_records_of_which_nobody_says_whose_they_are_are_taken_only_if_some_were
         await stand.commit(log)
         if is_known:
             await stand.store.checkpoint()
-        disk = stand.disk.after_kill()
+        disk = stand.disk.after_power_loss(1)
         disk.remove(f"{log.directory}/partition.metadata")
         again = Stand(disk)
         again.open()
@@ -545,6 +545,8 @@ def test_records_of_which_nobody_says_whose_they_are_are_taken_only_if_some_were
 
 
 def test_a_directory_whose_name_of_the_topic_is_damaged_is_neither_taken_nor_removed() -> None:
+    """Without our own notes, which know whose it is."""
+
     async def work() -> None:
         stand = Stand(SimDisk())
         stand.open()
@@ -554,6 +556,8 @@ def test_a_directory_whose_name_of_the_topic_is_damaged_is_neither_taken_nor_rem
         await stand.store.checkpoint()
         disk = stand.disk.after_kill()
         disk.replace_file_now(f"{log.directory}/partition.metadata", b"version: 0\ntopic_id: \x81AAAA")
+        disk.remove(f"{ROOT}/semel-node")
+        disk.remove(f"{ROOT}/semel-marks")
         again = Stand(disk)
         again.open()
         with pytest.raises(BrokenLog, match=r"partition\.metadata is damaged"):
@@ -580,7 +584,8 @@ def test_a_log_that_ends_before_what_was_durable_is_not_taken(is_clean: bool) ->
         disk.open(f"{log.directory}/00000000000000000000.log").truncate(found.position)
         again = Stand(disk)
         again.open()
-        with pytest.raises(BrokenLog, match="ends at offset 7, and all below 10 was durable"):
+        what = "has 826 bytes, but it had 1180" if is_clean else "ends at offset 7, and all below 10 was durable"
+        with pytest.raises(DataMissing, match=f"{what}.* semel log accept-loss {log.directory}"):
             again.load()
 
     simulated(work())

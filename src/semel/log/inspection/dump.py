@@ -6,10 +6,11 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from semel.log.batch_search import ReadableFile
 from semel.log.indexes import AbortedTransaction, OffsetIndex, TimeIndex
 from semel.log.inspection.aborted_check import read_aborted
 from semel.log.inspection.fates import Fates, aborted_in, read_fates
-from semel.log.inspection.files import PartitionFiles, ReadableFile
+from semel.log.inspection.files import PartitionFiles
 from semel.log.inspection.scan import headers, marker_of, scan
 from semel.log.segment import ABORTED_INDEX_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 from semel.log.types import Offset

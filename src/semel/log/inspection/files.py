@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Protocol
 
+from semel.log.batch_search import ReadableFile
 from semel.log.compaction_swap import WORK_DIRECTORY
 from semel.log.segment import LOG_SUFFIX
 from semel.log.types import Offset
@@ -19,16 +20,6 @@ SWAP_MANIFEST = "compaction-swap.json"
 _PARTITION_NAME = re.compile(r"(.+)-(\d+)\Z")
 _SEGMENT_NAME = re.compile(r"(\d{20})(\.[a-z]+)\Z")
 _LOCKS = "/proc/locks"
-
-
-class ReadableFile(Protocol):
-    path: str
-
-    def size(self) -> int: ...
-
-    def read_at(self, position: int, length: int) -> bytes: ...
-
-    def close(self) -> None: ...
 
 
 class Files(Protocol):

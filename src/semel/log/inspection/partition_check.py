@@ -9,9 +9,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 
+from semel.log.batch_search import ReadableFile
 from semel.log.inspection.aborted_check import AbortedCheck
 from semel.log.inspection.epoch_check import EpochCheck
-from semel.log.inspection.files import PartitionFiles, ReadableFile
+from semel.log.inspection.files import PartitionFiles
 from semel.log.inspection.findings import Findings, Kind
 from semel.log.inspection.index_check import IndexCheck
 from semel.log.inspection.producer_check import ProducerCheck

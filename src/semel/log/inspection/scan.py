@@ -11,16 +11,11 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from semel.log.inspection.files import ReadableFile
-from semel.records.batch import CRC_START, HEADER_BYTES, LENGTH_FIELD_END, MAGIC, BatchHeader, read_header
+from semel.log.batch_search import BLOCK_BYTES, LARGEST_IN_MEMORY_BYTES, ReadableFile, next_whole_batch
+from semel.records.batch import CRC_START, HEADER_BYTES, LENGTH_FIELD_END, BatchHeader, read_header
 from semel.records.control import ControlMarker, read_control
 from semel.records.errors import RecordError
 
-BLOCK_BYTES = 4 << 20
-# Larger ones are checked piece by piece and not handed out: a damaged length may claim all of the file.
-LARGEST_IN_MEMORY_BYTES = 16 << 20
-_MAGIC_AT = 16
-_MAGIC_BYTE = bytes([MAGIC])
 _CONTROL_BYTES = 64 << 10
 
 
@@ -92,7 +87,7 @@ def _large(file: ReadableFile, size_bytes: int, position: int, header: BatchHead
 def _bad(file: ReadableFile, size_bytes: int, position: int, header: BatchHeader | None, problem: str) -> Scanned:
     if header is not None and _follows(file, position + header.size_bytes, header):
         return Scanned(position, position + header.size_bytes, header, None, problem)
-    following = _next_whole(file, size_bytes, position + 1)
+    following = next_whole_batch(file, size_bytes, position + 1)
     if header is not None and position + header.size_bytes == following == size_bytes:
         return Scanned(position, following, header, None, problem)
     return Scanned(position, following, None, None, problem)
@@ -104,36 +99,6 @@ def _follows(file: ReadableFile, position: int, header: BatchHeader) -> bool:
         return read_header(file.read_at(position, HEADER_BYTES)).base_offset == header.next_offset
     except RecordError:
         return False
-
-
-def _next_whole(file: ReadableFile, size_bytes: int, position: int) -> int:
-    """Where the next batch with a right CRC begins; the end of the file when there is none."""
-    while position < size_bytes:
-        block = file.read_at(position, min(BLOCK_BYTES, size_bytes - position))
-        if len(block) < HEADER_BYTES:
-            return size_bytes
-        last = len(block) - HEADER_BYTES
-        at = block.find(_MAGIC_BYTE, _MAGIC_AT)
-        while at >= 0 and at - _MAGIC_AT <= last:
-            if _is_batch(file, size_bytes, position + at - _MAGIC_AT, block, at - _MAGIC_AT):
-                return position + at - _MAGIC_AT
-            at = block.find(_MAGIC_BYTE, at + 1)
-        position += last + 1
-    return size_bytes
-
-
-def _is_batch(file: ReadableFile, size_bytes: int, position: int, block: bytes, at: int) -> bool:
-    try:
-        header = read_header(block, at)
-    except RecordError:
-        return False
-    if header.base_offset < 0 or header.attributes >> 7 or position + header.size_bytes > size_bytes:
-        return False
-    if header.size_bytes > LARGEST_IN_MEMORY_BYTES:
-        return False
-    if at + header.size_bytes <= len(block):
-        return crc32c(memoryview(block)[at + CRC_START : at + header.size_bytes]) == header.crc
-    return crc32c(memoryview(file.read_at(position, header.size_bytes))[CRC_START:]) == header.crc
 
 
 def headers(file: ReadableFile, size_bytes: int, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
