@@ -6,6 +6,7 @@ Combined: the same two, among other nodes. Controller only. Broker only: it foll
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -27,17 +28,19 @@ from semel.controller.image import BROKER_RESOURCE, MetadataImage
 from semel.coordinator.group.coordinator import GroupCoordinator
 from semel.coordinator.txn.coordinator import TransactionCoordinator
 from semel.host.api import Host
-from semel.log.errors import BrokenLog
+from semel.log.errors import BrokenLog, CorruptSegment, DataMissing
 from semel.log.log import Log
 from semel.log.store import LogStore
 from semel.quorum.metadata_topic import PARTITION, TOPIC_ID_TEXT
 from semel.quorum.metadata_topic import TOPIC as METADATA_TOPIC
 from semel.records import warn_if_uncompiled
+from semel.records.errors import RecordError
 from semel.replication.term_kernel import Generation
 from semel.rpc.budget import MemoryBudget
 from semel.rpc.long_requests import LongRequests
 from semel.rpc.server import Limits, Server
 from semel.rpc.slices import Slices
+from semel.wire.errors import WireError
 from semel.wire.spec.metadata_records import ConfigRecord, MetadataRecord
 
 # What only nodes among others need is loaded by them: a node alone is to be small, and to start quickly.
@@ -45,6 +48,8 @@ if TYPE_CHECKING:
     from semel.broker.following_part import FollowingPart
     from semel.broker.joining import Joining
     from semel.broker.lifecycle import RegistrationChannel
+
+logger = logging.getLogger("semel.broker")
 
 # The metadata log is always durable before it counts, and is cut by snapshots, not by age.
 _METADATA_CONFIG = {
@@ -157,12 +162,26 @@ class Broker:
         identity = identity_of(host.disk, store.root, node.node_id, host.random, may_format=is_alone)
         node.cluster_id, node.directories = identity.cluster_id, identity.directories
         self.flushed_epoch = FlushedEpoch(host.disk, store.root)
-        return store.load(METADATA_TOPIC, PARTITION, TOPIC_ID_TEXT, topic_config(_METADATA_CONFIG, self.config))
+        config = topic_config(_METADATA_CONFIG, self.config)
+        try:
+            return store.load(METADATA_TOPIC, PARTITION, TOPIC_ID_TEXT, config)
+        except DataMissing as missing:
+            if Role.CONTROLLER in self.config.layout.roles:
+                raise
+            logger.error("%s: this node asks the controllers for its metadata again", missing.what)
+            store.set_aside(METADATA_TOPIC, PARTITION)
+            return store.load(METADATA_TOPIC, PARTITION, TOPIC_ID_TEXT, config)
 
     def _make_controller(self, log: Log) -> None:
-        part = ControllerPart(
-            self.host, self.node, log, self.on_broken, self._committed, self.bound, self.long_requests.slices
-        )
+        try:
+            part = ControllerPart(
+                self.host, self.node, log, self.on_broken, self._committed, self.bound, self.long_requests.slices
+            )
+        except (CorruptSegment, RecordError, WireError, LookupError) as damage:
+            what = damage if isinstance(damage, CorruptSegment) else f"{log.directory}: {damage!r}"
+            raise DataMissing(
+                f"the metadata log cannot be read: {what}", advice=self.store.advice(METADATA_TOPIC, PARTITION)
+            ) from damage
         self.controller_part, self.controller = part, part.controller
         self.metadata: MetadataSource = part.metadata
         self.cluster = part.roles.cluster

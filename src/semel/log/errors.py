@@ -69,10 +69,11 @@ class DataMissing(BrokenLog):
     """Not all that a log held is there. It is not opened, and nothing of it is changed, until the files are restored or
     the loss is accepted. `durable_end`: below it everything was there, and was made durable when this was found out."""
 
-    def __init__(self, what: str, durable_end: Offset | None = None) -> None:
-        super().__init__(what, durable_end)
+    def __init__(self, what: str, durable_end: Offset | None = None, advice: str = "") -> None:
+        super().__init__(what, durable_end, advice)
         self.what = what
         self.durable_end = durable_end
+        self.advice = advice
 
     def __str__(self) -> str:
-        return self.what
+        return f"{self.what}; {self.advice}" if self.advice else self.what

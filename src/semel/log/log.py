@@ -49,6 +49,8 @@ class Appended(NamedTuple):
 
 
 class Warmable(Protocol):
+    path: str
+
     async def warm(self, position: int, length: int) -> None: ...
 
 

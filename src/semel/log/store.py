@@ -134,7 +134,7 @@ class LogStore:
             if missing.durable_end is not None:
                 self.notes.recovery_points[key] = missing.durable_end
                 self.notes.write_now()
-            raise DataMissing(self._told(key, missing)) from missing
+            raise DataMissing(missing.what, advice=self.advice(topic, partition)) from missing
         self._report(key, recovered)
         self._unrecovered.discard(f"{topic}-{partition}")
         log.identity = identity
@@ -194,11 +194,11 @@ class LogStore:
                     return None
         return found
 
-    def _told(self, key: TopicPartition, missing: DataMissing) -> str:
-        directory = self.directory(*key)
+    def advice(self, topic: str, partition: int) -> str:
+        """What to do about a partition of which something is missing."""
         return (
-            f"{missing}; restore it from a copy, or see semel log check {self.root}, and give up what is lost with "
-            f"semel log accept-loss {directory}"
+            f"restore it from a copy, or see semel log check {self.root}, and give up what is lost with "
+            f"semel log accept-loss {self.directory(topic, partition)}"
         )
 
     def _move_away_stranger(self, key: TopicPartition, topic_id: str, identity: bytes, *, is_known: bool) -> None:
@@ -258,6 +258,16 @@ class LogStore:
         directory = self.directory(topic, partition)
         if self.host.disk.exists(directory):
             self._start(self._remove_tree(self._renamed(directory, _DELETED_SUFFIX)))
+
+    def set_aside(self, topic: str, partition: int) -> None:
+        """Begins a partition anew that is damaged, because others have it too. What is there is kept under another
+        name."""
+        directory = self.directory(topic, partition)
+        if self.host.disk.exists(directory):
+            aside = self._renamed(directory, _STRAY_SUFFIX)
+            logger.error("%s is kept as %s, remove it when you are sure", directory, aside)
+        self._forget((topic, partition))
+        self.notes.write_now()
 
     def _forget(self, key: TopicPartition) -> None:
         self.notes.forget(key)

@@ -31,6 +31,7 @@ class UncheckedIndexes:
         index_interval_bytes: int,
         rebuilt: Callable[[], None],
     ) -> None:
+        self.path = segment.path
         self._segment = segment
         self._noted = noted
         self._following_base = following_base
