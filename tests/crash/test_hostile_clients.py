@@ -85,7 +85,7 @@ def test_unknown_apis_and_versions_close_the_connection_but_api_versions_is_answ
                     client.socket.sendall(struct.pack(">ihhih", 10, key, version, 7, -1))
                     assert is_closed_by_the_broker(client)
         with RawClient(broker.port, timeout_s=5) as client:
-            for version in (5, 99, 32767):
+            for version in (6, 99, 32767):
                 client.socket.sendall(struct.pack(">ihhih", 11, 18, version, 7, -1) + b"\0")
                 correlation_id, answer = read_response(ApiVersionsResponse, 0, client.read_frame())
                 assert correlation_id == 7
