@@ -6,7 +6,8 @@ epoch of its last registration, which Kafka's brokers can tell after a clean sto
 were all killed at once would have nobody left who may lead (KIP-966).
 
 The epoch is kept in a file of its own, written before the broker serves. The file goes, durably, before a partition
-that is flushed later than that is opened, and comes back with the next registration that finds none.
+that is flushed later than that is opened, and comes back with the next registration that finds none. A copy of the
+directory has it, too: who restores one from a backup removes the file, as docs/cluster.md says.
 """
 
 from __future__ import annotations

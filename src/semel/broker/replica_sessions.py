@@ -25,7 +25,10 @@ class ReplicaSession(FetchSession):
         for wanted in request.topics:
             name = wanted.topic_id if self.uses_ids else wanted.topic
             for one in wanted.partitions:
-                self._at_end.discard((name, one.partition))  # it says for itself where it is
+                key = (name, one.partition)
+                self._at_end.discard(key)  # it says for itself where it is
+                # It may have dropped the last answer: then what was told is told again.
+                self.told.pop(key, None)
                 yield
 
     def settle(self, key: Key, partition: Partition) -> None:

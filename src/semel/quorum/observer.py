@@ -14,7 +14,9 @@ from typing import NamedTuple, Protocol, cast
 
 from semel.host.api import Disk
 from semel.host.complaints import Complaints
-from semel.log.errors import BrokenLog
+from semel.host.descriptors import is_short
+from semel.log.disk_trouble import NO_SPACE
+from semel.log.errors import BrokenLog, Refused
 from semel.log.types import Epoch
 from semel.peer.backoff import Backoff
 from semel.peer.caller import PeerCaller
@@ -101,6 +103,14 @@ class Observer:
                 is_of_use = False
             except ForeignBatches as error:
                 self._complaints.say("foreign", logging.ERROR, _TEXT, error)
+                is_of_use = False
+            except (Refused, OSError) as error:
+                # A disk without room, or a process without descriptors, has both again some time: what was not
+                # written is asked for once more.
+                cause = error.__cause__ if isinstance(error, Refused) else error
+                if not isinstance(cause, OSError) or (cause.errno not in NO_SPACE and not is_short(cause)):
+                    raise
+                self._complaints.say("disk", logging.ERROR, _TEXT, error)
                 is_of_use = False
             if is_of_use:
                 self._failures = 0

@@ -128,7 +128,8 @@ class Follower:
 
     def take(self, asked: Position, answer: FetchResponsePartition) -> Iterator[None]:
         """Carries out what an answer says, in slices: between them others have their turn, and the term may end."""
-        if asked != self.position:
+        position = self.position
+        if position is None or asked != position._replace(log_start_offset=asked.log_start_offset):
             return
         self._is_taking = True
         try:

@@ -65,7 +65,8 @@ MOVES: dict[tuple[Phase, Event], Phase] = {
 
 
 class Position(NamedTuple):
-    """What a follower asks for. An answer counts only while this is still what it would ask (KAFKA-18991)."""
+    """What a follower asks for. An answer counts only while this is still what it would ask (KAFKA-18991), but for the
+    start of the log, which retention moves here as well."""
 
     offset: Offset
     last_epoch: Epoch  # of the last batch that it has: always told, so that the leader sees where the logs part
