@@ -7,7 +7,6 @@ name may be another log's by then.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
@@ -107,6 +106,8 @@ def _list_snapshots(log: Log) -> None:
 
 async def measured(index: IndexFile) -> FileState | None:
     """Reads the file in pieces, so that others have their turn in between."""
+    import asyncio  # not for those who only look into files
+
     if not index.is_there:
         return None
     checksum = size_bytes = 0

@@ -5,11 +5,12 @@ moves `flushed_offset`. What is derived from the batches (indexes, producers, ab
 kept in step with every append and can always be rebuilt from them (see `recovery`).
 """
 
-import asyncio
+from __future__ import annotations
+
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from semel.config import TopicConfig
 from semel.host.api import Disk, File, FileRange
@@ -32,6 +33,9 @@ from semel.records.build import build_one
 from semel.records.control import ControlType, control_batch
 from semel.records.read import read_records
 from semel.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    import asyncio
 
 # Bytes of an earlier run are checked before they are sent: at most this much in one go, so that the loop never stalls.
 _CHECK_BYTES = 1 << 20
@@ -74,7 +78,7 @@ class TimestampOffset(NamedTuple):
 AnnounceCut: TypeAlias = Callable[[Offset, Offset], Awaitable[None]]
 
 
-def _ignore(log: "Log") -> None:
+def _ignore(log: Log) -> None:
     """Nobody asked to be told."""
 
 
@@ -361,6 +365,8 @@ class Log(LogEnd):
 
     async def when_not_flushing(self) -> None:
         """Waits for the flush that is under way."""
+        import asyncio  # not for those who only look into files
+
         while self._is_flushing:
             over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._flush_over.append(over)

@@ -179,9 +179,6 @@ async def test_what_our_broker_does_not_serve_is_told_as_unsupported(world: Clie
 
     await admin.create_topics(NewTopic("t", 1, 1))
     for call in (
-        admin.elect_leaders("t"),
-        admin.list_partition_reassignments(),
-        admin.alter_partition_reassignments({TopicPartition("t", 0): [1]}),
         admin.describe_client_quotas(),
         admin.alter_client_quotas({QuotaEntity(user="u"): {"producer_byte_rate": 1.0}}),
         admin.describe_user_scram_credentials(),
