@@ -75,6 +75,8 @@ AMONG_NODES = (
     StrikeKind.CLONE,
 )
 """What needs several of them."""
+OTHER_DISKS = (StrikeKind.OLD_DISK, StrikeKind.CLONE)
+"""After these a node may go on with a disk that lacks what it has acknowledged with another one."""
 LONG_FREEZES_S = (12.0, 40.0)
 """Longer than every timeout between nodes."""
 LONG_FREEZE_SHARE = 0.15
@@ -190,7 +192,10 @@ def _among_nodes(schedule: Schedule, nodes: int, random: random_module.Random) -
     for _ in range(random.choice([1, 2, 4, 6])):
         at_s = round(random.uniform(0.02, schedule.seconds), 3)
         more.append((at_s, random.choice(AMONG_NODES), random.choice([0.05, 0.5, 2.0, 12.0])))
-    return replace(schedule, nodes=nodes, strikes=_with(schedule.strikes, more, random))
+    strikes = _with(schedule.strikes, more, random)
+    # Of three copies two have to be on disks that were acknowledged: one run takes one disk away, and no more.
+    other_disks = [strike for strike in strikes if strike.kind in OTHER_DISKS]
+    return replace(schedule, nodes=nodes, strikes=tuple(strike for strike in strikes if strike not in other_disks[1:]))
 
 
 def _drawn(seed: int) -> Schedule:

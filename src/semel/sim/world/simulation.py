@@ -35,7 +35,7 @@ from semel.sim.world.watching import observed
 ROUNDS_MS = (0.0, 0.5, 2.0, 5.0)
 END_S = 3600.0 * 24
 MAX_TURNS = 250_000
-"""Of the loop; most runs take some ten thousand."""
+"""Of the loop, for each node, and again for what they say to each other; most runs take some ten thousand."""
 IDLE_S = 8.0
 """After the last client has gone: all that waits for a client has given it up by then."""
 
@@ -74,7 +74,7 @@ def simulate(schedule: Schedule) -> Run:
 class _Simulation:
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
-        self.loop = SimLoop(end_s=END_S, max_turns=MAX_TURNS)
+        self.loop = SimLoop(end_s=END_S, max_turns=MAX_TURNS * (2 * schedule.nodes - 1))
         self.loop.set_exception_handler(self._note_exception)
         self.findings = Findings(self.loop.time)
         self.history = History(lambda: round(self.loop.time() * 1000))
