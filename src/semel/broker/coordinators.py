@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from random import Random
 
 from semel.broker.cluster_view import ClusterView
 from semel.broker.markers import MARKERS_PURPOSE, LocalMarkers
@@ -22,7 +21,7 @@ from semel.coordinator.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from semel.coordinator.txn.coordinator import TransactionCoordinator
 from semel.coordinator.txn.transactions import Transactions
 from semel.coordinator.work import WorkQueue
-from semel.host.api import Clock
+from semel.host.api import Host
 from semel.log.types import ProducerId
 from semel.peer.caller import PeerCaller
 from semel.replication.partition import Partition
@@ -42,8 +41,7 @@ class Coordinators:
         node: NodeInfo,
         cluster: ClusterView,
         topics: Topics,
-        clock: Clock,
-        random: Random,
+        host: Host,
         budget: MemoryBudget,
         next_producer_id: Callable[[], Awaitable[ProducerId]],
         newest_connection: Callable[[], int],
@@ -51,7 +49,8 @@ class Coordinators:
     ) -> None:
         """`peers` makes connections of their own for a purpose; without it the node is alone. `newest_connection` is
         the number of the last connection that this node has accepted."""
-        work = WorkQueue(clock)
+        clock, random = host.clock, host.random
+        work = WorkQueue(clock, host.keep_memory)
         self._guards = guards = VerificationGuards()
         self.groups = GroupCoordinator(
             topics.partition,

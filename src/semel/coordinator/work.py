@@ -12,9 +12,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from semel.host.api import Clock
+from semel.host.api import Clock, nothing
 from semel.log.log import Cold
 
 logger = logging.getLogger("semel.coordinator")
@@ -26,6 +26,8 @@ Steps = Iterator[Cold | None]
 _SLICE_MS = 2
 # And after so many steps, where the clock stands still while the program runs: in the simulated world.
 _STEPS_AT_ONCE = 256
+# After so many slices, what they have made is told to stay.
+_SLICES_TO_KEEP = 8
 
 
 class Work:
@@ -60,8 +62,11 @@ class Work:
 
 
 class WorkQueue:
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, keep_memory: Callable[[], None] = nothing) -> None:
+        """`keep_memory` is the host's."""
         self._clock = clock
+        self._keep_memory = keep_memory
+        self._slices = 0
         self._urgent: deque[Work] = deque()
         self._queue: deque[Work] = deque()
         self._task: asyncio.Task[None] | None = None
@@ -78,6 +83,9 @@ class WorkQueue:
         try:
             while (work := self._next()) is not None:
                 cold = self._slice(work)
+                self._slices += 1
+                if self._slices % _SLICES_TO_KEEP == 0:
+                    self._keep_memory()
                 if cold is None:
                     await asyncio.sleep(0)
                 else:

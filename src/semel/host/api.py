@@ -264,6 +264,10 @@ class Jobs(Protocol):
     def close(self) -> None: ...
 
 
+def nothing() -> None:
+    """Where the host has nothing to do."""
+
+
 @dataclass(frozen=True, slots=True)
 class Host:
     clock: Clock
@@ -271,6 +275,8 @@ class Host:
     network: Network
     random: random_module.Random
     jobs: Jobs
+    keep_memory: Callable[[], None] = nothing
+    """Much was made that is there to stay: the search for garbage need not look at it, which would hold the loop."""
 
     def close(self) -> None:
         self.jobs.close()

@@ -67,9 +67,11 @@ class ClassicRebalance:
 
     def unload(self) -> Steps:
         """The shard is served here no longer: everyone who waits is told to look for the coordinator again."""
-        for group in list(self.groups.values()):
-            if self.groups.get(group.group_id) is group:
+        for group_id in list(self.groups):
+            group = self.groups.get(group_id)
+            if group is not None:
                 self._end(group, ErrorCode.NOT_COORDINATOR)
+                del group  # freed one by one, not all with the last
             yield None
 
     def forget(self) -> None:
