@@ -155,7 +155,7 @@ class _Queue:
                 response = await self._answered(under_way)
                 if response is not None:
                     _tell(under_way, response)
-                    retry_s = _RETRY_S
+                    under_way, retry_s = [], _RETRY_S
                     continue
                 self._waiting.extendleft(reversed([one for one in under_way if not one.written.done()]))
                 under_way = []
@@ -163,9 +163,12 @@ class _Queue:
                 retry_s = min(2 * retry_s, _LONGEST_RETRY_S)
         finally:
             self._task = None
-            for one in (*under_way, *self._waiting):
-                one.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this node stops")
-            self._waiting.clear()
+            self._waiting.extendleft(under_way)
+            self._refuse_all()
+
+    def _refuse_all(self) -> None:
+        while self._waiting:
+            self._waiting.popleft().refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this node stops")
 
     def _taken(self) -> list[_Marker]:
         """The next ones to send. A producer is named once in a request: its answer is by producer."""
@@ -241,6 +244,7 @@ class _Queue:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        self._refuse_all()  # a task that had not begun has told nobody
 
 
 def _request(markers: Iterable[_Marker]) -> WriteTxnMarkersRequest:

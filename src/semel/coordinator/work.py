@@ -91,7 +91,8 @@ class WorkQueue:
                 else:
                     await _warm(cold)
         finally:
-            self._task = None
+            if self._task is asyncio.current_task():
+                self._task = None
 
     def _next(self) -> Work | None:
         for queue in (self._urgent, self._queue):
@@ -114,9 +115,10 @@ class WorkQueue:
         """Gives up what is left, without another step."""
         for work in (*self._urgent, *self._queue):
             work.cancel()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     async def close_if_idle(self) -> None:
         """For one of several who use it: the last one leaves nothing behind."""

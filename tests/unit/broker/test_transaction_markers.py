@@ -23,6 +23,7 @@ from transaction_harness import (
 
 from semel.coordinator.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from semel.coordinator.txn.state import TransactionState
+from semel.log.errors import Refused
 from semel.records.control import ControlType
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -157,3 +158,71 @@ async def test_the_topics_of_the_coordinators_join_no_transaction_by_name(node: 
     assert await producer.add_offsets("group") == 0
     assert await producer.add(0, topic=topic) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert (topic, 0) not in known(node).partitions or topic == OFFSETS_TOPIC
+
+
+@pytest.mark.parametrize(
+    ("refused", "told"),
+    [
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS),
+    ],
+)
+@pytest.mark.parametrize("is_late", [False, True], ids=["at once", "after the append"])
+@simulated()
+async def test_a_coordinator_is_told_nothing_that_kafkas_does_not_understand(
+    node: Node, refused: ErrorCode, told: ErrorCode, is_late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An unknown code stops a broker of Kafka."""
+    client = await with_transactions(node)
+    producer = await started(client, V1)
+
+    def refuse(*rest: Any) -> Any:
+        if not is_late:
+            raise Refused(refused, "planted")
+        committed = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_later(0.1, committed.set_exception, Refused(refused, "planted"))
+        return committed
+
+    monkeypatch.setattr(node.broker.markers, "write_marker", refuse)
+    assert await send_marker(client, producer, 0) == told
+
+
+@simulated()
+async def test_markers_of_a_request_are_written_before_the_first_is_waited_for(node: Node) -> None:
+    client = await with_transactions(node, 3)
+    producer = await started(client, V1)
+    node.hold_flushes(1000)
+    marker = WritableTxnMarker(
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        topics=[WritableTxnMarkerTopic(name=TOPIC, partition_indexes=[0, 1, 2])],
+    )
+    asked = client.send(WriteTxnMarkersRequest(markers=[marker]), 2)
+    await asyncio.sleep(0.1)
+    assert [node.broker.topics.partition(TOPIC, index).log.end_offset for index in range(3)] == [1, 1, 1]
+    assert not asked.done()
+    node.let_flushes_go()
+    await asyncio.sleep(2)
+    assert asked.done()
+
+
+@simulated()
+async def test_markers_over_a_connection_that_their_node_has_replaced_are_refused(node: Node) -> None:
+    """Read late, they would end the producer's next transaction: its epoch is the same in the first generation."""
+    client = await with_transactions(node)
+    markers = node.broker.markers
+    of_a_node, of_a_tool = f"broker-{node.broker.node.node_id}-markers", "adminclient-1"
+    for sender in (of_a_node, of_a_tool, "broker-77-markers", "broker-x-markers", None):
+        markers.check_sender(sender, 5)
+        markers.check_sender(sender, 7)
+        if sender is of_a_node:
+            with pytest.raises(Refused) as error:
+                markers.check_sender(sender, 5)
+            assert error.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        else:
+            markers.check_sender(sender, 5)
+        markers.check_sender(sender, 7)
+    assert list(markers._senders) == [of_a_node], "nothing is kept of senders that are no nodes"
+    client.close()
