@@ -44,8 +44,8 @@ _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
 """
 # Kafka's own artifacts log nowhere. The tools' output is read by tests, so only the broker gets this one.
 _LOGGING = "org.slf4j:slf4j-simple:1.7.36"
-_QUICK_JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-_SMALL_NODE = ("-Xmx512m", *_QUICK_JAVA)
+QUICK_JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_SMALL_NODE = ("-Xmx512m", *QUICK_JAVA)
 _SECURITY = "org.apache.kafka.common.security"
 # Name of the listener: its security protocol.
 _SECURE_LISTENERS = {"SASL_PLAINTEXT": "SASL_PLAINTEXT", "SSL": "SSL", "SASL_SSL": "SASL_SSL", "MUTUAL": "SSL"}
@@ -73,7 +73,7 @@ def class_path() -> str:
     return f"{CACHE / 'jars'}/*"
 
 
-def _broker_class_path() -> str:
+def broker_class_path() -> str:
     copy = ["dependency:copy", f"-Dartifact={_LOGGING}", f"-DoutputDirectory={CACHE / 'logging'}"]
     _resolve("logging-complete", copy)
     return f"{class_path()}:{CACHE / 'logging'}/*"
@@ -119,7 +119,7 @@ class ApacheKafka:
         self._secure = secure
         self._java = tuple(java)
         names = ["PLAINTEXT", "CONTROLLER", *(_SECURE_LISTENERS if secure else ())]
-        self.ports: dict[str, int] = dict(zip(names, _free_ports(len(names)), strict=True))
+        self.ports: dict[str, int] = dict(zip(names, free_ports(len(names)), strict=True))
         self._process: subprocess.Popen[bytes] | None = None
         self._settings = {
             **self._basics(offsets_partitions, transaction_partitions),
@@ -166,7 +166,7 @@ class ApacheKafka:
             self._format(properties)
         self.starts += 1
         logging = ["-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS"]
-        command = ["java", *self._java, *logging, "-cp", _broker_class_path(), "kafka.Kafka"]
+        command = ["java", *self._java, *logging, "-cp", broker_class_path(), "kafka.Kafka"]
         # Its own session: a Ctrl-C at the terminal ends the tests, which then end the node.
         with (self._root / f"log.{self.starts:03d}").open("wb") as log:
             self._process = subprocess.Popen(
@@ -234,7 +234,7 @@ class ApacheKafka:
         for user, password in self.users.items() if self._secure else ():
             for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
                 arguments += ["--add-scram", f'{mechanism}=[name="{user}",password="{password}"]']
-        command = ["java", "-Xmx256m", *_QUICK_JAVA, "-cp", class_path(), "kafka.tools.StorageTool", *arguments]
+        command = ["java", "-Xmx256m", *QUICK_JAVA, "-cp", class_path(), "kafka.tools.StorageTool", *arguments]
         # In a C locale Java would take a user's umlaut for a question mark.
         utf8 = {**os.environ, "LC_ALL": "C.UTF-8"}
         ran = subprocess.run(command, capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False, env=utf8)
@@ -297,7 +297,7 @@ class ApacheKafka:
         return settings
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports that were free a moment ago. All are held at once, so that they differ."""
     held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [listening.getsockname()[1] for listening in held]
