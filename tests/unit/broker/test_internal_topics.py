@@ -161,11 +161,15 @@ async def create(client: RawClient, topic: str, **wanted: Any) -> Any:
 async def test_a_client_creates_one_as_the_node_would(node: Node, topic: str) -> None:
     client = await node.client()
     assigned = [CreatableReplicaAssignment(partition_index=0, broker_ids=[1])]
+    in_sync = [CreatableTopicConfig(name="min.insync.replicas", value="2")]
     for wrong, code in (
         ({"num_partitions": 1}, ErrorCode.INVALID_PARTITIONS),
         ({"num_partitions": 50}, ErrorCode.INVALID_PARTITIONS),
         ({"assignments": assigned}, ErrorCode.INVALID_PARTITIONS),
         ({"replication_factor": 3}, ErrorCode.INVALID_REPLICATION_FACTOR),
+        # What a broker of Kafka asks for by its own settings: it is to hear that nodes are missing.
+        ({"replication_factor": 3, "configs": in_sync}, ErrorCode.INVALID_REPLICATION_FACTOR),
+        ({"replication_factor": 1, "configs": in_sync}, ErrorCode.INVALID_CONFIG),
         ({"configs": [CreatableTopicConfig(name="cleanup.policy", value="delete")]}, ErrorCode.INVALID_CONFIG),
         ({"configs": [CreatableTopicConfig(name="segment.bytes", value="many")]}, ErrorCode.INVALID_CONFIG),
     ):
