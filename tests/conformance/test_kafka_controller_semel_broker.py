@@ -10,38 +10,29 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from neighbour_steps import (
+    CLUSTER_TOOL,
+    ELECTION,
+    QUORUM,
+    TOPICS,
+    follows,
+    last_fencing,
+    led_with,
+    make_topic,
+    same_on_both,
+    send,
+)
 
 import apache_kafka
-from mixed_cluster import (
-    KafkaNode,
-    MixedCluster,
-    SemelNode,
-    assert_same_batches,
-    batches_of,
-    end_of,
-    metadata_records,
-    run_java,
-    until,
-)
+from mixed_cluster import KafkaNode, MixedCluster, SemelNode, assert_same_batches, batches_of, end_of, run_java, until
 from raw_client import RawClient, batch_of
 from semel.cli.failures import Exit
 from semel.cli.main import main
 from semel.sync import Producer
-from semel.wire.spec.create_topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from semel.wire.spec.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponsePartition
-from semel.wire.spec.metadata_records import BrokerRegistrationChangeRecord, RegisterBrokerRecord
 
 CONTROLLER_ID, SEMEL, KAFKA = 3000, 1, 2
-RELEASE = "3.3-IV3"
-CLUSTER_TOOL = "org.apache.kafka.tools.ClusterTool"
-TOPICS = "org.apache.kafka.tools.TopicCommand"
-QUORUM = "org.apache.kafka.tools.MetadataQuorumCommand"
-ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
+# The least level that Kafka 4 has; the last before share groups; what this version of Kafka takes by itself.
+RELEASES = ("3.3-IV3", "4.1-IV1", None)
 
 pytestmark = [
     pytest.mark.kafka,
@@ -51,10 +42,10 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
+@pytest.fixture(scope="module", params=RELEASES)
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
     """The controller of Kafka and the broker of semel; a broker of Kafka joins when a test needs it."""
-    cluster = MixedCluster(tmp_path_factory.mktemp("mixed"), release=RELEASE)
+    cluster = MixedCluster(tmp_path_factory.mktemp("mixed"), release=request.param)
     controller = cluster.kafka(CONTROLLER_ID, "controller")
     controller.extra = {"metadata.log.max.snapshot.interval.ms": "8000"}
     try:
@@ -89,44 +80,6 @@ def kafka(cluster: MixedCluster) -> KafkaNode:
     return node
 
 
-def make_topic(port: int, name: str, *replicas: int, **configs: str) -> None:
-    """One partition; the first of its replicas leads."""
-    topic = CreatableTopic(
-        name=name,
-        num_partitions=-1,
-        replication_factor=-1,
-        assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=list(replicas))],
-    )
-    with RawClient(port, timeout_s=60) as client:
-        answer = client.call(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7, CreateTopicsResponse)
-    assert [(one.error_code, one.error_message) for one in answer.topics] == [(0, None)]
-
-
-def partition_of(port: int, topic: str) -> MetadataResponsePartition | None:
-    """What a broker tells of partition 0, or None if it knows none."""
-    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
-    with RawClient(port) as client:
-        answer = client.call(request, 9, MetadataResponse)
-    return next((one for found in answer.topics for one in found.partitions if one.partition_index == 0), None)
-
-
-def led_with(port: int, topic: str, leader: int, *in_sync: int) -> bool:
-    found = partition_of(port, topic)
-    return found is not None and found.leader_id == leader and sorted(found.isr_nodes) == sorted(in_sync)
-
-
-def last_fencing(node: KafkaNode, broker_id: int) -> tuple[int, int]:
-    """How often a broker has registered, and what became of it last: 1 it was fenced, -1 unfenced."""
-    records = metadata_records(node.data)
-    registered = sum(isinstance(one, RegisterBrokerRecord) and one.broker_id == broker_id for one in records)
-    changes = [
-        one.fenced
-        for one in records
-        if isinstance(one, BrokerRegistrationChangeRecord) and one.broker_id == broker_id and one.fenced
-    ]
-    return registered, changes[-1] if changes else 1
-
-
 # -- the metadata
 
 
@@ -149,9 +102,7 @@ def test_a_topic_made_through_semel_is_in_the_same_log_everywhere(controller: Ka
     described = run_java(TOPICS, *server, "--describe", "--topic", "made")
     assert "PartitionCount: 3" in described
     assert "retention.ms=86400000" in described
-    end = max(batches_of(controller.metadata_log))
-    until(lambda: max(batches_of(semel.metadata_log)) >= end, "semel has followed the metadata")
-    assert_same_batches(semel.metadata_log, controller.metadata_log, at_least=end)
+    follows(semel, controller)
 
 
 def test_what_is_promised_holds_on_partitions_that_only_semel_has(
@@ -212,22 +163,6 @@ def test_a_lost_metadata_log_comes_back_as_a_snapshot(
 
 
 # -- a partition
-
-
-def send(producer: Producer, topic: str, first: int, count: int) -> None:
-    deliveries = [producer.send(topic, b"%d" % number) for number in range(first, first + count)]
-    offsets = [delivery.result(90).offset for delivery in deliveries]
-    assert offsets == list(range(first, first + count))
-
-
-def same_on_both(semel: SemelNode, kafka: KafkaNode, topic: str, capsys: pytest.CaptureFixture[str], end: int) -> None:
-    """The batches of the partition, and the high watermark that each of them serves when it leads."""
-    name = f"{topic}-0"
-    until(lambda: all(end_of(node.data / name) >= end for node in (semel, kafka)), f"both have {topic} up to {end}")
-    assert_same_batches(semel.data / name, kafka.data / name, at_least=end - 1)
-    code = main(["log", "check", str(semel.data / name), "--against", str(kafka.data / name)])
-    said = capsys.readouterr()
-    assert code == Exit.OK, said.out + said.err
 
 
 def test_a_partition_goes_from_kafka_to_semel_and_back(
