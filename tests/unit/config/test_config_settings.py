@@ -1,5 +1,7 @@
 """Declarations and the parsing of single values."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,7 +44,7 @@ def values_of(setting):
     if setting.kind is Kind.BOOLEAN:
         return st.just(False) if setting.off_because else st.booleans()
     if setting.kind is Kind.DOUBLE:
-        return st.floats(*setting.bounds)
+        return st.floats(*setting.bounds).filter(math.isfinite)
     if setting.kind in INTEGER_BOUNDS:
         numbers = st.integers(*setting.bounds)
         return numbers if setting.also is None else numbers | st.just(setting.also)
