@@ -14,6 +14,11 @@ from raw_client import RawClient, batch_of
 from semel.wire.frame import request_bytes
 from semel.wire.schema import Request, Response
 from semel.wire.spec.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from semel.wire.spec.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
 from semel.wire.spec.create_topics import CreatableTopic, CreateTopicsRequest
 from semel.wire.spec.delete_groups import DeleteGroupsRequest
 from semel.wire.spec.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -160,6 +165,31 @@ def claims(port: int, count: int = 1000, claimed_bytes: int = 100 << 20, sent_by
     return clients
 
 
+def stalled(port: int, count: int = 4, claimed_bytes: int = 100 << 20, sent_bytes: int = 1_200_000) -> list[RawClient]:
+    """Frames that stop in the middle; a large request of another client is answered all the same."""
+    clients = claims(port, count, claimed_bytes, sent_bytes)
+    with RawClient(port, timeout_s=60) as client:
+        answer = client.produce("nowhere", 0, bytes(2 << 20))
+        assert answer.error_code
+    return clients
+
+
+def strange(port: int) -> None:
+    """Numbers and names that ended in tracebacks, or in lines of their own in the log."""
+    forged = "x\n2026-01-01 00:00:00,000 CRITICAL semel forged\r\x1b[31m"
+    for version in (2, 3, 4):
+        request = commit(forged, TOPIC, 1)
+        request.retention_time_ms = (1 << 63) - 1
+        ask(request, version)(port)
+    for count in (9001, 20_001):
+        wrong = CreatePartitionsTopic(name=TOPIC, count=count, assignments=[CreatePartitionsAssignment(broker_ids=[1])])
+        ask(CreatePartitionsRequest(topics=[wrong], timeout_ms=1000, validate_only=True), 3)(port)
+    for _ in range(2000):
+        ask(FindCoordinatorRequest(key_type=0, key=forged), 3)(port)
+        with RawClient(port) as client, suppress(ConnectionError):
+            client.socket.sendall(struct.pack(">ihhih", 10, 9999, 0, 1, -1))
+
+
 def at_the_same_time(attack: Attack, count: int) -> Attack:
     def attacks(port: int) -> None:
         threads = [threading.Thread(target=attack, args=(port,), daemon=True) for _ in range(count)]
@@ -270,4 +300,6 @@ LEFT_OPEN: dict[str, Attack] = {
     "60 fetch sessions of 20,000 partitions": sessions,
     "40 members of a group with 7 MB of metadata each": members,
     "1,000 claims of 100 MB with 5 KB sent": claims,
+    "4 claims of 100 MB with 1.2 MB sent, which stop": stalled,
+    "strange numbers, and names with lines in them": strange,
 }

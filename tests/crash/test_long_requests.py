@@ -27,7 +27,7 @@ pytestmark = pytest.mark.alone
 
 MEASURED = Path(__file__).parent / "measured_serve.py"
 # A slice takes 5 ms. The interpreter's search for garbage comes on top of it, and grows with what the node holds.
-MOST_TURN_MS = 250.0
+MOST_TURN_MS = 500.0
 MOST_PEAK_BYTES = 250 << 20
 LONGEST_ANSWER_S = 3.0
 PROBE_EVERY_S = 0.005
@@ -126,7 +126,9 @@ def test_no_request_holds_the_node(measured: Measured) -> None:
             too_much.append(line)
     print("\n" + "\n".join(figures))
     assert not too_much
-    assert "Traceback" not in measured.broker.log()
+    log = measured.broker.log()
+    assert "Traceback" not in log
+    assert not [line for line in log.split("\n") if line.startswith("2026-01-01 00:00:00,000 CRITICAL")]
     assert measured.broker.stop() == 0
 
 

@@ -194,6 +194,19 @@ async def test_partitions_that_are_not_open_yet_are_served_when_somebody_asks_fo
     assert topics.partition("t", 498).log.end_offset == 1
 
 
+@simulated()
+async def test_no_flush_commits_more_decisions_of_one_request_than_a_turn_can_carry_out(node: Node) -> None:
+    client = await node.client()
+    node.hold_flushes(100)
+    names = [f"t{number}" for number in range(120)]
+    topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
+    answer = client.send(CreateTopicsRequest(topics=topics))
+    await asyncio.sleep(0.05)
+    assert len(node.broker.controller.metadata.decided.topics) == 50
+    assert [topic.error_code for topic in (await answer).topics] == [0] * 120
+    assert len(node.broker.image.topics) == 120
+
+
 # -- produce
 
 
