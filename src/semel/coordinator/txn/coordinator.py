@@ -27,18 +27,16 @@ from semel.coordinator.txn.decisions import (
     ended_by_coordinator,
     has_timed_out,
     initialised,
-    is_expired,
     needs_new_id,
     with_partitions,
 )
 from semel.coordinator.txn.markers import MarkerSink, MarkerWriter
 from semel.coordinator.txn.state import TransactionState
 from semel.coordinator.txn.term import TransactionTerm
-from semel.coordinator.txn.transactions import TopicPartition, Transaction, Transactions, entry, tombstone
+from semel.coordinator.txn.transactions import TopicPartition, Transaction, Transactions, entry
+from semel.coordinator.txn.upkeep import TransactionUpkeep
 from semel.coordinator.work import Steps, WorkQueue
-from semel.host.aging import AgingClock
 from semel.host.api import Clock
-from semel.host.complaints import Complaints
 from semel.log.errors import Refused
 from semel.log.types import Epoch, ProducerId
 from semel.replication.partition import Partition
@@ -81,9 +79,7 @@ class TransactionCoordinator:
         self._next_producer_id = next_producer_id
         self._clock = clock
         self._config = config
-        self._aging = AgingClock(clock)
-        self._upkeep: list[asyncio.Task[None]] = []
-        self._complaints = Complaints(logger)
+        self._upkeep = TransactionUpkeep(self._terms, self._abort_late, self._work, clock, config)
 
     # -- the producer
 
@@ -347,56 +343,14 @@ class TransactionCoordinator:
     # -- upkeep
 
     def start_upkeep(self) -> None:
-        config = self._config()
-        for interval, work in (
-            ("transaction.abort.timed.out.transaction.cleanup.interval.ms", self.abort_overdue),
-            ("transaction.remove.expired.transaction.cleanup.interval.ms", self.remove_expired),
-        ):
-            self._upkeep.append(asyncio.ensure_future(_every(config.int(interval) / 1000, work)))
+        self._upkeep.start(self.abort_overdue)
 
     def abort_overdue(self) -> None:
         """Every transaction ends: one that takes longer than it may is aborted."""
-        now_ms = self._clock.monotonic_ms()
-        for term in list(self._terms.values()):
-            overdue = [name for name, deadline_ms in term.deadlines_ms.items() if now_ms >= deadline_ms]
-            if not term.shard.is_current:
-                continue
-            for transactional_id in overdue:
-                transaction = term.shard.state.by_id.get(transactional_id)
-                if transaction is None or transaction.state != TransactionState.ONGOING:
-                    term.deadlines_ms.pop(transactional_id, None)
-                    continue
-                text = "aborting the transaction of %.100r: it took longer than %d ms"
-                self._complaints.say("overdue", logging.WARNING, text, transactional_id, transaction.timeout_ms)
-                self._prepare(term.shard, ended_by_coordinator(transaction, self._clock.wall_ms(), timed_out=True))
+        self._upkeep.abort_overdue()
 
-    def remove_expired(self) -> None:
-        """Forgets transactional ids that nobody has used for a long time, in slices."""
-        for shard in self.shards.loaded():
-            self._work.add(self._expired(shard))
-
-    def _expired(self, shard: Shard[Transactions]) -> Steps:
-        expiration_ms = self._config().int("transactional.id.expiration.ms")
-        now_ms = self._aging.now_ms(expiration_ms)
-        by_id = shard.state.by_id
-        names = list(by_id)
-        for start in range(0, len(names), RECORDS_AT_ONCE):
-            yield None
-            if not shard.is_current:
-                return
-            some = [by_id[name] for name in names[start : start + RECORDS_AT_ONCE] if name in by_id]
-            expired = [one.transactional_id for one in some if is_expired(one, now_ms, expiration_ms)]
-            if not expired:
-                continue
-            logger.debug("%d transactional ids have expired, %.100r among them", len(expired), expired[0])
-            try:
-                shard.append([tombstone(transactional_id) for transactional_id in expired])
-            except Refused as refusal:
-                # A full disk, for one: the next time is soon enough.
-                self._complaints.say("expired", logging.ERROR, "expired transactional ids stay: %s", refusal)
-                return
-            for transactional_id in expired:
-                shard.connections.forget(transactional_id)
+    def _abort_late(self, shard: Shard[Transactions], transaction: Transaction) -> None:
+        self._prepare(shard, ended_by_coordinator(transaction, self._clock.wall_ms(), timed_out=True))
 
     def transactions(self) -> list[Transaction]:
         """All transactional ids that this node coordinates. `committed` says when they may be shown."""
@@ -407,9 +361,7 @@ class TransactionCoordinator:
         await asyncio.gather(*(shard.committed() for shard in self.shards.loaded()))
 
     async def close(self) -> None:
-        for task in self._upkeep:
-            task.cancel()
-        await asyncio.gather(*self._upkeep, return_exceptions=True)
+        await self._upkeep.close()
         for term in self._terms.values():
             for _ in term.over():
                 pass
@@ -434,15 +386,3 @@ def _append(shard: Shard[Transactions], decided: Transaction) -> None:
     except Refused as refusal:
         raise Refused(coordinator_error(refusal.code), f"the decision cannot be written: {refusal}") from refusal
     shard.state.take(decided, offset)
-
-
-async def _every(interval_s: float, work: Callable[[], None]) -> None:
-    complaints = Complaints(logger)
-    while True:
-        await asyncio.sleep(interval_s)
-        try:
-            work()
-        except Refused as refusal:
-            # A full disk, for one. It is tried again: this is what ends transactions that nobody else ends.
-            text = "the upkeep of transactions is tried again in %.0f s: %s"
-            complaints.say("upkeep", logging.ERROR, text, interval_s, refusal)
