@@ -158,8 +158,10 @@ class LocalController:
         return await self.active.alter_partition(request)
 
     async def _decided(self, decisions: Iterable[Callable[[], R]]) -> list[R | Refused]:
-        """One by one, in slices of the loop; then it waits for what they rest on, and so it does after some of them: what
-        one flush commits is carried out in one turn."""
+        """One by one, in slices of the loop; then it waits for what they rest on.
+
+        So it does after some of them, too: what one flush commits is carried out in one turn.
+        """
         results: list[R | Refused] = []
         for number, decide in enumerate(decisions, 1):
             try:
