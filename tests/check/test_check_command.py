@@ -120,7 +120,9 @@ def test_kinds_can_be_allowed(capsys: pytest.CaptureFixture[str], tmp_path: Path
     [
         (["--faults", "kill"], "--cluster local"),
         (["--faults", "flood"], "kill, pause, cut, delay"),
-        (["--cluster", "local", "--nodes", "3"], "one node so far"),
+        (["--cluster", "local", "--nodes", "2"], "allowed: 1, or 3 to 9"),
+        (["--cluster", "local", "--nodes", "0"], "allowed: 1, or 3 to 9"),
+        (["--nodes", "3", "--bootstrap", "localhost:1"], "add --cluster local"),
         (["--cluster", "local", "--bootstrap", "localhost:1"], "leave --bootstrap"),
         (["--seconds", "0"], "--seconds 0"),
         (["--patience", "-1", "--cluster", "local"], "--patience -1"),

@@ -13,6 +13,7 @@ from semel.cli.output import Output, add_output_arguments
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from semel.cli.check_output import ComparedNodes
     from semel.host.api import Host
     from semel.sim.attack.checking import Check, Plan
     from semel.sim.judging.anomalies import Kind
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 FAULTS = ("kill", "pause", "cut", "delay")
 SEMANTICS = ("at-most-once", "at-least-once", "exactly-once")
 ALL = "all"
+MIN_CLUSTER, MAX_CLUSTER = 3, 9
 _TICK_S = 0.2
 _OWN_SETTINGS = ("bootstrap_servers", "bootstrap_timeout_ms", "client_id")
 """Those that the workload sets for its clients itself."""
@@ -28,11 +30,16 @@ _EXAMPLES = """examples:
   semel check --bootstrap localhost:9092 --seconds 30
   semel check --cluster local --faults kill,pause,cut,delay --seconds 60
   semel check --cluster local --faults kill,cut --seconds 30 --semantics all
+  semel check --cluster local --nodes 3 --faults kill,pause,cut --seconds 60
   semel check --judge history.jsonl
 
 The workload uses topics of its own, which it deletes if nothing was found. It sends unique values, with and without
 transactions, reads them with and without groups, and looks for what must not be: lost or doubled records, reads of
 what was aborted or not committed yet, torn transactions, readers that skip or go back. Exit code 1: it found one.
+
+With --nodes 3 a controller and three brokers are started, with three replicas of everything and sessions of 3 s. Faults
+come one after the other: brokers and the controller are killed or paused, links between them and clients' connections
+are cut. In the end all replicas must be in sync again, and hold the same on every node.
 """
 
 
@@ -46,7 +53,13 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         help=f"what to do to the cluster: {', '.join(FAULTS)}; kill and pause need --cluster local",
     )
     command.add_argument("--cluster", choices=("local",), help="start a cluster of our own on this machine")
-    command.add_argument("--nodes", type=int, default=1, metavar="N", help="how many nodes it has (so far only 1)")
+    command.add_argument(
+        "--nodes",
+        type=int,
+        default=1,
+        metavar="N",
+        help=f"how many brokers it has: 1, or {MIN_CLUSTER} to {MAX_CLUSTER} and a controller (default 1)",
+    )
     command.add_argument(
         "--semantics",
         choices=(*SEMANTICS, ALL),
@@ -133,16 +146,35 @@ def _checked(options: argparse.Namespace, output: Output, host: Host) -> int:
                 f"{error}; its data is in {local_root}, and what clients saw in {history_path}"
             ) from error
         report = check.judged()
-        is_kept = not report.is_clean
+        replicas = _compare_nodes(check)
+        is_clean = report.is_clean and not (replicas is not None and replicas.findings.is_wrong)
+        is_kept = not is_clean
     finally:
         _write(check, history_path)
         if local_root is not None and not is_kept:
             shutil.rmtree(local_root)
     if output.is_json:
-        output.json(document(check, report, history_path))
+        output.json(document(check, report, replicas, history_path))
     else:
-        show(check, report, history_path, output)
-    return Exit.OK if report.is_clean else Exit.FAILED
+        show(check, report, replicas, history_path, output)
+    return Exit.OK if is_clean else Exit.FAILED
+
+
+def _compare_nodes(check: Check) -> ComparedNodes | None:
+    """Every two of the stopped nodes, as `semel log check --against` does it. None if there are none."""
+    from itertools import combinations
+
+    from semel.cli.check_output import ComparedNodes
+    from semel.cli.log_against import compare_directories
+    from semel.log.inspection.files import RealFiles
+    from semel.log.inspection.findings import Findings
+
+    if not check.directories:
+        return None
+    files, findings, offsets = RealFiles(), Findings(), 0
+    for one, other in combinations(check.directories, 2):
+        offsets += compare_directories(files, str(one), str(other), findings)
+    return ComparedNodes(len(check.directories), offsets, findings)
 
 
 async def _watched(check: Check, output: Output) -> None:
@@ -185,10 +217,10 @@ def _plan(options: argparse.Namespace, name: str, seed: int) -> Plan:
 
     if options.seconds <= 0:
         raise WrongCall(f"--seconds {options.seconds:g} is not allowed; allowed: more than 0")
-    if options.nodes != 1:
-        raise WrongCall(
-            f"--nodes {options.nodes} is not allowed: a semel cluster has one node so far; leave --nodes out"
-        )
+    if options.nodes != 1 and not MIN_CLUSTER <= options.nodes <= MAX_CLUSTER:
+        raise WrongCall(f"--nodes {options.nodes} is not allowed; allowed: 1, or {MIN_CLUSTER} to {MAX_CLUSTER}")
+    if options.nodes != 1 and options.cluster is None:
+        raise WrongCall("--nodes needs nodes of our own: add --cluster local")
     kinds = [FaultKind(name) for name in _listed("--faults", options.faults, FAULTS)]
     is_local = options.cluster is not None
     needs_nodes = [kind.value for kind in kinds if kind in ON_NODES]
@@ -207,6 +239,7 @@ def _plan(options: argparse.Namespace, name: str, seed: int) -> Plan:
         bootstrap=_bootstrap(settings),
         settings={name: value for name, value in settings.items() if name not in _OWN_SETTINGS},
         is_local=is_local,
+        node_count=options.nodes,
         node_command=SERVE if options.node_command is None else shlex.split(options.node_command),
         allowed=_allowed(options),
         load=_load(options, is_local=is_local),

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from semel.cli.output import Cell, Output, count_text
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from semel.log.inspection.findings import Findings
     from semel.sim.attack.checking import Check
     from semel.sim.judging.report import Report
+
+
+class ComparedNodes(NamedTuple):
+    """The directories of a cluster's nodes, every two of them beside each other."""
+
+    nodes: int
+    offsets: int
+    findings: Findings
+
+    def wrong(self) -> list[str]:
+        return [f"{found.kind.label}: {found.where()}: {found.what}" for found in self.findings if found.is_wrong]
 
 
 def done_so_far(check: Check) -> str:
@@ -37,8 +49,10 @@ def _faults(check: Check) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in sorted((kind.value, n) for kind, n in check.dealt.items()))
 
 
-def show(check: Check, report: Report, history_path: Path, output: Output) -> None:
+def show(check: Check, report: Report, replicas: ComparedNodes | None, history_path: Path, output: Output) -> None:
     output.line(f"{done(check)}.")
+    if check.struck:
+        output.line(", ".join(f"{count} {text}" for text, count in sorted(check.struck.items())) + ".")
     output.line()
     tallies = check.tallies()
     if tallies:
@@ -46,11 +60,23 @@ def show(check: Check, report: Report, history_path: Path, output: Output) -> No
         output.table(["semantics", "sent", "lost", "duplicated"], rows)
         output.line()
     show_anomalies(report, output)
+    if replicas is not None:
+        _show_replicas(replicas, output)
     output.line()
+    is_clean = report.is_clean and not (replicas is not None and replicas.findings.is_wrong)
     facts: list[tuple[str, object]] = [("history", history_path), ("seed", check.plan.seed)]
-    if check.local_root is not None and not report.is_clean:
+    if check.local_root is not None and not is_clean:
         facts.append(("data of the nodes", check.local_root))
     output.facts(facts)
+
+
+def _show_replicas(replicas: ComparedNodes, output: Output) -> None:
+    wrong = replicas.wrong()
+    for text in wrong:
+        output.line(output.paint(text, "red"))
+    if not wrong:
+        shown = f"{count_text(replicas.offsets, 'offset')} of {replicas.nodes} stopped nodes were compared, two by two"
+        output.line(output.paint(f"All replicas hold the same: {shown}.", "green"))
 
 
 def _bad(count: int) -> object:
@@ -86,9 +112,11 @@ def anomalies(report: Report) -> list[dict[str, object]]:
     ]
 
 
-def document(check: Check, report: Report, history_path: Path) -> dict[str, object]:
+def document(check: Check, report: Report, replicas: ComparedNodes | None, history_path: Path) -> dict[str, object]:
+    wrong = [] if replicas is None else replicas.wrong()
+    compared = {} if replicas is None else {"nodes": replicas.nodes, "offsets": replicas.offsets, "wrong": wrong}
     return {
-        "is_clean": report.is_clean,
+        "is_clean": report.is_clean and not wrong,
         "anomalies": anomalies(report),
         "semantics": {
             way.value: {"sent": tally.sent, "lost": tally.lost, "duplicated": tally.duplicated}
@@ -96,6 +124,8 @@ def document(check: Check, report: Report, history_path: Path) -> dict[str, obje
         },
         "counts": dict(sorted(check.counts.items())),
         "faults": {kind.value: count for kind, count in check.dealt.items()},
+        "struck": dict(sorted(check.struck.items())),
+        "replicas": compared,
         "history": str(history_path),
         "seed": check.plan.seed,
     }

@@ -40,19 +40,31 @@ def check_against(output: Output, files: Files, path: str, other: str) -> int:
     for side in (ours, theirs):
         if side.is_running:
             output.note(f"a node is at work in {side.root}: what it writes meanwhile is not compared")
-    findings, compared = Findings(), 0
+    findings = Findings()
     common = sorted(ours.partitions.keys() & theirs.partitions.keys())
     total = sum(log_bytes(files, side.partitions[key]) for key in common for side in (ours, theirs))
     with output.progress("comparing", total, "bytes") as bar:
-        for key in common:
-            found = _compare(files, key, ours, theirs, findings, bar.advance)
-            compared += 0 if found is None else found.limit - found.start
-    for side in (ours, theirs):
-        for key in sorted(side.partitions.keys() - set(common)):
-            findings.add(Kind.NO_REPLICA, side.partitions[key], "it is here only")
+        compared = _compare_all(files, ours, theirs, findings, bar.advance)
     shown = f"{count_text(len(common), 'partition')}, {count_text(compared, 'offset')}, {total:,} bytes"
     show_findings(output, findings, path, shown, is_running=ours.is_running or theirs.is_running)
     return Exit.FAILED if findings.is_wrong else Exit.OK
+
+
+def compare_directories(files: Files, path: str, other: str, findings: Findings) -> int:
+    """The same for a program, on nodes that are stopped: adds what it finds, and returns how many offsets it has
+    compared."""
+    return _compare_all(files, _side(files, path), _side(files, other), findings, lambda _: None)
+
+
+def _compare_all(files: Files, ours: _Side, theirs: _Side, findings: Findings, progress: Callable[[int], None]) -> int:
+    common, compared = sorted(ours.partitions.keys() & theirs.partitions.keys()), 0
+    for key in common:
+        found = _compare(files, key, ours, theirs, findings, progress)
+        compared += 0 if found is None else found.limit - found.start
+    for side in (ours, theirs):
+        for key in sorted(side.partitions.keys() - set(common)):
+            findings.add(Kind.NO_REPLICA, side.partitions[key], "it is here only")
+    return compared
 
 
 def _side(files: Files, path: str) -> _Side:

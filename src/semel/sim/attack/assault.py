@@ -37,7 +37,8 @@ SILENCE_S = (0.02, 0.2)
 
 
 class AttackedNode(Protocol):
-    name: str
+    @property
+    def name(self) -> str: ...
 
     async def kill(self) -> None:
         """At once, without a word."""
@@ -61,6 +62,8 @@ class Assault:
         proxies: Sequence[FaultProxy] = (),
     ) -> None:
         self.dealt: Counter[FaultKind] = Counter()
+        self.struck: Counter[str] = Counter()
+        """In a cluster of several nodes: the same faults by what they met, "kill leader" say."""
         self._kinds = list(kinds)
         self._nodes = list(nodes)
         self._weathers = list(weathers)
@@ -100,12 +103,14 @@ class Assault:
             await self._storm(kind)
 
     async def _kill(self) -> None:
+        node = self._random.choice(self._nodes)
+        await self._kill_node(node, self._random.uniform(*DOWN_S), node.name)
+
+    async def _kill_node(self, node: AttackedNode, down_s: float, name: str) -> None:
         """Half of the nodes die with answers that their clients have not got."""
         random = self._random
-        node = random.choice(self._nodes)
-        down_s = random.uniform(*DOWN_S)
         is_silent = random.random() < 0.5
-        note = self._begin(f"kill {node.name}{' with answers unsent' if is_silent else ''}, down for {down_s:.2f} s")
+        note = self._begin(f"kill {name}{' with answers unsent' if is_silent else ''}, down for {down_s:.2f} s")
         if is_silent:
             for weather in self._weathers:
                 weather.swallows_answers = True
@@ -119,8 +124,10 @@ class Assault:
 
     async def _pause(self) -> None:
         node = self._random.choice(self._nodes)
-        pause_s = self._random.uniform(*PAUSE_S)
-        note = self._begin(f"pause {node.name} for {pause_s:.2f} s")
+        await self._pause_node(node, self._random.uniform(*PAUSE_S), node.name)
+
+    async def _pause_node(self, node: AttackedNode, pause_s: float, name: str) -> None:
+        note = self._begin(f"pause {name} for {pause_s:.2f} s")
         node.pause()
         try:
             await asyncio.sleep(pause_s)

@@ -14,6 +14,8 @@ from typing import Self
 
 from semel.host.api import Host
 from semel.sim.attack.assault import Assault, FaultKind
+from semel.sim.attack.attacked_cluster import AttackedCluster
+from semel.sim.attack.cluster_assault import ClusterAssault
 from semel.sim.attack.fault_answers import FIRST_GENERATION_HIDDEN, FIRST_GENERATION_LIMITS
 from semel.sim.attack.fault_proxy import FaultProxy
 from semel.sim.attack.local_node import SERVE, LocalNode
@@ -37,10 +39,12 @@ class Campaign:
         bootstrap: str = "",
         can_look_inside: bool = True,
         local_root: Path | None = None,
+        node_count: int = 1,
         node_command: Sequence[str] = SERVE,
     ) -> None:
         self.addresses: dict[int, str] = {}
         self.nodes: list[LocalNode] = []
+        self.cluster: AttackedCluster | None = None
         self.proxies: list[FaultProxy] = []
         self.weathers: list[Weather] = []
         self._host = host
@@ -49,7 +53,9 @@ class Campaign:
         self._kinds = list(kinds)
         self._bootstrap = bootstrap
         self._can_look_inside = can_look_inside
-        if local_root is not None:
+        if local_root is not None and node_count > 1:
+            self.cluster = AttackedCluster(host, local_root, node_count, command=node_command)
+        elif local_root is not None:
             self.nodes.append(LocalNode("node 0", local_root / "node-0", command=node_command))
 
     async def __aenter__(self) -> Self:
@@ -70,6 +76,9 @@ class Campaign:
             await node.start()
         if self.nodes:
             self._bootstrap = ",".join(f"{node.address[0]}:{node.address[1]}" for node in self.nodes)
+        if self.cluster is not None:
+            await self.cluster.start()
+            self._bootstrap = self.cluster.bootstrap_servers
         self.addresses[SECOND_GENERATION] = self._bootstrap
         if not self._can_look_inside:
             return
@@ -95,7 +104,10 @@ class Campaign:
         return ",".join(doors)
 
     def assault(self) -> Assault:
-        return Assault(self._kinds, self.nodes, self.weathers, self._random("assault"), self._history, self.proxies)
+        random = self._random("assault")
+        if self.cluster is not None:
+            return ClusterAssault(self._kinds, self.cluster, self.weathers, random, self._history, self.proxies)
+        return Assault(self._kinds, self.nodes, self.weathers, random, self._history, self.proxies)
 
     async def close(self) -> None:
         """No process and no connection is left."""
@@ -103,3 +115,5 @@ class Campaign:
             await proxy.close()
         for node in self.nodes:
             node.close()
+        if self.cluster is not None:
+            self.cluster.close()

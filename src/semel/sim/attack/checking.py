@@ -35,6 +35,8 @@ class Plan:
     bootstrap: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     is_local: bool = False
+    node_count: int = 1
+    """Of nodes of our own: with more than one there is a controller beside them."""
     node_command: Sequence[str] = SERVE
     allowed: frozenset[Kind] = frozenset()
     load: Load = field(default_factory=Load)
@@ -54,6 +56,8 @@ class Check:
         self.history = History(lambda: host.clock.monotonic_ms() - began_ms)
         self.counts: Counter[str] = Counter()
         self.generations: list[int] = []
+        self.directories: list[Path] = []
+        """Of the nodes of a cluster of our own, when they have stopped after the work."""
         self._host = host
         self._stage: Stage | None = None
         self._assault: Assault | None = None
@@ -66,6 +70,10 @@ class Check:
     def dealt(self) -> Counter[FaultKind]:
         return Counter() if self._assault is None else self._assault.dealt
 
+    @property
+    def struck(self) -> Counter[str]:
+        return Counter() if self._assault is None else self._assault.struck
+
     async def run(self) -> None:
         """The history is there even if this is cancelled."""
         plan = self.plan
@@ -77,6 +85,7 @@ class Check:
             bootstrap=plan.bootstrap,
             can_look_inside=not plan.is_encrypted,
             local_root=self.local_root if plan.is_local else None,
+            node_count=plan.node_count,
             node_command=plan.node_command,
         )
         async with campaign:
@@ -99,6 +108,9 @@ class Check:
                 await stage.run(plan.seconds)
             for proxy in campaign.proxies:
                 proxy.check()  # answers that nobody asked for, say
+            if campaign.cluster is not None:
+                stage.set_phase("stopping the nodes")
+                self.directories = await campaign.cluster.stop()
             if not plan.is_local and self.judged().is_clean:
                 await stage.remove_topics()
 
