@@ -39,6 +39,16 @@ same batches, offset by offset; compacted topics the same latest record of each 
 
 exit codes: 0 nothing is wrong, 1 something is. docs/log-files.md explains the files.
 """
+_ACCEPT = """A partition of which data are missing is offline, and a damaged metadata log ends the start of a node until
+the files are restored from a copy, or this command is given. Batches that cannot be read are taken out of the log and
+kept beside it; offsets that are missing stay missing, and consumers go on behind them. What is lost may have been the
+end of a transaction: see semel txn why-stuck. Of the metadata log, it may have been topics and settings.
+
+example:
+  semel log accept-loss ./data/payments-0
+
+exit codes: 0 the partition can be served, 1 it cannot.
+"""
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -83,6 +93,16 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     check.add_argument("--against", metavar="DIR", help="compare with the directory of another node, or its partition")
     add_output_arguments(check)
     check.set_defaults(run=_check)
+
+    accept = actions.add_parser(
+        "accept-loss",
+        help="serve a partition without what is lost of it",
+        description="Make what is left of a damaged partition a log that a node serves. Only on a stopped node.",
+        epilog=_ACCEPT,
+    )
+    accept.add_argument("path", metavar="DIR/TOPIC-N", help="the directory of the partition, there or not")
+    add_output_arguments(accept)
+    accept.set_defaults(run=_accept)
 
 
 def _offset(text: str) -> int:
@@ -161,6 +181,15 @@ def _bases(partition: PartitionFiles, path: str | None) -> list[int]:
     if not (stem.isdecimal() and int(stem) in partition.bases):
         raise WrongCall(f"{path}: the name of a segment is its first offset in 20 digits")
     return [int(stem)]
+
+
+# -- accept-loss
+
+
+def _accept(options: argparse.Namespace) -> int:
+    from semel.cli.log_accepting import accept_loss
+
+    return accept_loss(Output.of(options), options.path)
 
 
 # -- check

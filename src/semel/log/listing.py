@@ -21,6 +21,8 @@ from semel.log.types import Offset
 if TYPE_CHECKING:
     from semel.log.log import Log
 
+_READ_AT_A_STOP_BYTES = 64 << 20
+
 
 def is_complete(log: Log) -> bool:
     """Whether every settled segment is listed."""
@@ -34,7 +36,9 @@ def _settled(log: Log) -> list[Segment]:
 async def list_settled(log: Log) -> None:
     """Lists what is settled and not listed yet."""
     for segment in _settled(log):
-        if segment.base_offset not in log.inventory.segments and segment.unchecked is None:
+        if segment.base_offset not in log.inventory.segments:
+            if segment.unchecked is not None:
+                await segment.unchecked.check()
             index = await measured(segment.offset_index)
             time_index = await measured(segment.time_index)
             aborted = await measured(segment.aborted_index)
@@ -62,12 +66,18 @@ async def unlist(log: Log, bases: Collection[Offset], end_offset: Offset | None 
 
 
 def list_everything_now(log: Log) -> None:
-    """At a clean stop: the active segment too. What was not listed before this run and has not been since stays out of
-    it: to read all of that could take long."""
+    """At a clean stop: the active segment too. Of what has not been listed in this run some may stay out of it: to read
+    all of that could take long."""
     inventory = log.inventory
     active = log.segments[-1]
+    unread = _READ_AT_A_STOP_BYTES
     for segment in log.segments:
-        if segment is active or not log.is_settled(segment):
+        is_known = segment.base_offset in inventory.segments
+        if not is_known:
+            unread -= segment.offset_index.size_bytes + segment.time_index.size_bytes
+        if segment is active or not log.is_settled(segment) or (not is_known and unread > 0):
+            if segment.unchecked is not None:
+                segment.unchecked.check_now()
             states = map(measured_now, (segment.offset_index, segment.time_index, segment.aborted_index))
             _list(log, segment, *states)
     inventory.active = active.base_offset
@@ -86,7 +96,10 @@ async def write(log: Log) -> None:
 def _list(
     log: Log, segment: Segment, index: FileState | None, time_index: FileState | None, aborted: FileState | None
 ) -> None:
-    entry = SegmentFiles(segment.next_offset, segment.size_bytes, index, time_index, aborted)
+    bases = [one.base_offset for one in log.segments if one.base_offset > segment.base_offset]
+    # What may be missing at its end is known to be: compaction has taken it, or it was given up.
+    next_offset = bases[0] if bases else segment.next_offset
+    entry = SegmentFiles(next_offset, segment.size_bytes, index, time_index, aborted)
     log.inventory.segments[segment.base_offset] = entry
 
 

@@ -17,6 +17,7 @@ from semel.host.aging import AgingClock
 from semel.host.api import Host, Lock
 from semel.host.complaints import Complaints
 from semel.host.descriptors import is_short
+from semel.log.accepting import give_up_what_is_missing
 from semel.log.checkpoints import TopicPartition
 from semel.log.cleaner import compaction_task, run_compaction
 from semel.log.disk_trouble import NO_SPACE, DiskTrouble
@@ -259,6 +260,42 @@ class LogStore:
         if self.host.disk.exists(directory):
             self._start(self._remove_tree(self._renamed(directory, _DELETED_SUFFIX)))
 
+    def accept_loss(self, topic: str, partition: int, topic_id: str, config: TopicConfig) -> list[str] | None:
+        """Loads a partition without what is missing of it; None: nothing is. Says what is given up. For who works on a
+        directory that no node has."""
+        try:
+            self.load(topic, partition, topic_id, config)
+        except (BrokenLog, CorruptSegment) as damage:
+            key, directory, disk = (topic, partition), self.directory(topic, partition), self.host.disk
+            start = self.notes.log_starts.get(key, 0)
+            durable = self.notes.durable_offset(key, topic_id)
+            logger.info("%s", damage)
+        else:
+            return None
+        self.notes.forget(key)
+        if not disk.exists(directory):
+            self.notes.write_now()
+            return [f"offsets {start} to {durable - 1}"]
+        given_up = give_up_what_is_missing(disk, directory)
+        disk.replace_file_now(f"{directory}/{IDENTITY_FILE}", f"version: 0\ntopic_id: {topic_id}".encode())
+        begin, end = given_up.start_offset, given_up.end_offset
+        losses = list(given_up.losses)
+        if durable > end:
+            losses.append(f"offsets {end} to {durable - 1}")
+        if start > end:
+            losses.append(f"that the log begins at offset {start}")
+        self.notes.log_starts[key] = start if begin <= start <= end else begin
+        # What is there is durable, and its gaps are known.
+        self.notes.recovery_points[key] = end
+        self.notes.was_clean, was_clean = False, self.notes.was_clean
+        try:
+            log = self.load(topic, partition, topic_id, config)
+        finally:
+            self.notes.was_clean = was_clean
+        log.producers.load(given_up.rows | log.producers.rows())
+        self.notes.write_now()
+        return losses or ["nothing but what can be made anew"]
+
     def set_aside(self, topic: str, partition: int) -> None:
         """Begins a partition anew that is damaged, because others have it too. What is there is kept under another
         name."""
@@ -301,6 +338,7 @@ class LogStore:
         ):
             self._start(self._every(self.config.int(interval) / 1000, work))
         self._start(self._every(_MARK_S, self.mark_flushed))
+        self._start(self._list_files_at_once())
         self._has_upkeep = True
         self._keep_high_watermarks()
 
@@ -428,6 +466,10 @@ class LogStore:
         for first in range(0, len(logs), _MARKED_AT_ONCE):
             self.notes.flushed({key: log for key, log in logs[first : first + _MARKED_AT_ONCE] if not log.is_closed})
             await asyncio.sleep(0)
+
+    async def _list_files_at_once(self) -> None:
+        with self._unless_it_passes():
+            await self.list_files()
 
     async def list_files(self) -> None:
         """What files there are in segments of which that was not noted yet: of an earlier version, perhaps."""

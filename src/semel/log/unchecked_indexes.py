@@ -42,16 +42,19 @@ class UncheckedIndexes:
         """Checks, and brings into memory what a reader of the offset `position` will get."""
         segment = self._segment
         try:
-            await segment.offset_index.warm()
-            await segment.time_index.warm()
-            found = [await measured(segment.offset_index), await measured(segment.time_index)]
-            self._judge(found)
+            await self.check()
             located = segment.locate(position)
             if located is not None:
                 await segment.file.warm(located.position, min(length, _WARM_BYTES))
         except ValueError:
             if not segment.is_removed:  # else its files were closed meanwhile
                 raise
+
+    async def check(self) -> None:
+        segment = self._segment
+        await segment.offset_index.warm()
+        await segment.time_index.warm()
+        self._judge([await measured(segment.offset_index), await measured(segment.time_index)])
 
     def check_now(self) -> None:
         self._judge([measured_now(self._segment.offset_index), measured_now(self._segment.time_index)])

@@ -103,6 +103,21 @@ def test_what_can_be_made_anew_is_before_anything_is_served_and_told_once(
 
 
 @both("is_clean")
+def test_what_was_made_anew_is_watched_from_then_on(is_clean: bool) -> None:
+    async def work() -> None:
+        damaged = await damageable(is_clean=is_clean)
+        disk = damaged.disk
+        for harm in ("txnindex emptied", "bit of txnindex flipped", "last entry of txnindex cut", "txnindex removed"):
+            MENDED[harm](damaged._replace(disk=disk))
+            stand, log = start(disk)
+            assert known_of(log).aborted == damaged.known.aborted
+            await stand.store.close() if is_clean else await stand.store.list_files()
+            disk = disk.after_kill()
+
+    simulated(work())
+
+
+@both("is_clean")
 def test_nothing_is_told_of_files_that_are_as_they_were(is_clean: bool, caplog: pytest.LogCaptureFixture) -> None:
     async def work() -> None:
         damaged = await damageable(is_clean=is_clean)
