@@ -14,6 +14,7 @@ from transaction_harness import TOPIC, TransactionalProducer, committed_part, co
 
 from semel.broker.remote_joins import RemoteJoins
 from semel.coordinator.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from semel.coordinator.txn.state import TransactionState
 from semel.coordinator.txn.transactions import Transaction
 from semel.wire.primitives import coordinator_partition
 from semel.wire.spec.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
@@ -81,8 +82,14 @@ class Across:
         here = (name for name in names if self.coordinator(name, topic).node_id == node_id)
         return next(islice(here, nth, None))
 
-    def known(self, name: str) -> Transaction:
-        return self.coordinator(name).broker.transactions.shards.for_key(name).state.by_id[name]
+    def known(self, name: str) -> Transaction | None:
+        """What its coordinator has loaded: to look does not make it load."""
+        shard = self.coordinator(name).broker.transactions.shards._loaded.get(self.place(name))
+        return None if shard is None else shard.state.by_id[name]
+
+    def state(self, name: str) -> TransactionState | None:
+        known = self.known(name)
+        return None if known is None else known.state
 
     async def move(self, topic: str, index: int, leader: int) -> None:
         """Returns when every node knows of it."""

@@ -79,10 +79,10 @@ async def test_a_decision_is_carried_out_by_the_next_coordinator_without_being_a
     coordinators = across.nodes[A].broker.broker_part.coordinators  # type: ignore[union-attr]
     coordinators._remote_markers._caller = Nobody()  # type: ignore[union-attr]
     end = asyncio.ensure_future(producer.commit())
-    await until(lambda: across.known(name).state == TransactionState.PREPARE_COMMIT)
+    await until(lambda: across.state(name) == TransactionState.PREPARE_COMMIT)
     old = across.nodes[A].broker.transactions
     await across.move(TRANSACTIONS_TOPIC, across.place(name), B)
-    await until(lambda: across.known(name).state == TransactionState.COMPLETE_COMMIT, 20)
+    await until(lambda: across.state(name) == TransactionState.COMPLETE_COMMIT, 20)
     assert await across.read_committed(2) == [b"decided"]
     assert not old._markers._tasks, "markers of the term that is over have stopped"
     await asyncio.gather(end, return_exceptions=True)
@@ -90,6 +90,28 @@ async def test_a_decision_is_carried_out_by_the_next_coordinator_without_being_a
     assert (
         entry.coordinator_epoch == across.image.topics[TRANSACTIONS_TOPIC].partitions[across.place(name)].leader_epoch
     )
+
+
+@in_a_cluster(brokers=3, settings=FEW)
+async def test_the_next_transaction_is_let_in_when_the_last_one_has_its_marker_there(cluster: Cluster) -> None:
+    """In its partition the last transaction is open still, in another epoch: that is not this one."""
+    across = Across(cluster)
+    await across.prepared()
+    producer = await across.producer(across.name_on(A), V2)
+    assert await producer.write_to(1, b"first") == 0
+    coordinators = across.nodes[A].broker.broker_part.coordinators  # type: ignore[union-attr]
+    remote = coordinators._remote_markers
+    assert remote is not None
+    remote._caller, caller = Nobody(), remote._caller
+    assert await producer.commit() == 0
+    assert await producer.write_to(1, b"second") == ErrorCode.NOT_ENOUGH_REPLICAS
+    for queue in (remote, *remote._queues.values()):
+        queue._caller = caller
+    await until(lambda: across.state(producer.transactional_id) == TransactionState.COMPLETE_COMMIT)
+    producer.sequences.clear()
+    assert await producer.write_to(1, b"second") == 0
+    assert await producer.commit() == 0
+    assert await across.read_committed(1) == [b"first", b"second"]
 
 
 @in_a_cluster(brokers=3, settings={**FEW, **ONE_REPLICA, "offsets.topic.replication.factor": "3"})
@@ -202,7 +224,7 @@ async def test_what_too_few_replicas_have_is_never_answered_as_done(cluster: Clu
     assert await producer.commit() == ErrorCode.CONCURRENT_TRANSACTIONS
     assert await across.read_committed(0) == []
     cluster.world.wires.heal()
-    await until(lambda: across.known(name).state == TransactionState.COMPLETE_COMMIT)
+    await until(lambda: across.state(name) == TransactionState.COMPLETE_COMMIT)
     assert await across.read_committed(0) == [b"a"]
 
 

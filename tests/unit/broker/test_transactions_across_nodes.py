@@ -47,7 +47,7 @@ async def test_a_transaction_ends_on_all_nodes_before_its_end_is_answered(
             wanted = [b"0", b"more", b"1", b"more"][: 2 * number + 2] if commit else []
             assert await across.read_committed(partition) == wanted, "its client finds it at once"
     await asyncio.sleep(0.5)
-    state = across.known(producer.transactional_id).state
+    state = across.state(producer.transactional_id)
     assert state == (TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT)
 
 
@@ -143,8 +143,8 @@ async def test_a_leader_that_is_away_holds_up_an_end_for_a_second_and_the_others
     assert 0.9 < loop.time() - began < 1.3
     assert await across.read_committed(2) == [producer.transactional_id.encode(), other.transactional_id.encode()]
     assert await across.read_committed(1) == []
-    assert across.known(producer.transactional_id).state == TransactionState.PREPARE_COMMIT
+    assert across.state(producer.transactional_id) == TransactionState.PREPARE_COMMIT
     cluster.world.wires.heal()
     await asyncio.sleep(15)
     assert await across.read_committed(1) == [producer.transactional_id.encode()]
-    assert across.known(producer.transactional_id).state == TransactionState.COMPLETE_COMMIT
+    assert across.state(producer.transactional_id) == TransactionState.COMPLETE_COMMIT

@@ -319,3 +319,73 @@ async def test_what_has_ended_is_not_kept() -> None:
         flush.set_result(None)
     await asyncio.sleep(1)
     assert not writer._tasks
+
+
+@in_virtual_time
+async def test_the_end_of_an_older_epoch_does_not_stop_what_a_newer_one_has_begun() -> None:
+    leaders, endings = Leaders(p0=[ErrorCode.KAFKA_STORAGE_ERROR]), Endings()
+    writer = writer_to(leaders, endings)
+    writer.start(PREPARED, 3, at_once)
+    writer.carry_on(PREPARED, 4, at_once)
+    writer.stop(ID, 3)
+    await asyncio.sleep(1)
+    assert endings.over == [ID]
+    leaders.refusals[P0] = [ErrorCode.KAFKA_STORAGE_ERROR] * 20
+    writer.start(PREPARED, 4, at_once)
+    writer.stop(ID, 4)
+    await asyncio.sleep(0.01)
+    assert not writer._tasks
+    await asyncio.sleep(30)
+    assert endings.over == [ID], "left to the next coordinator"
+
+
+@in_virtual_time
+async def test_a_decision_whose_commit_is_refused_is_waited_for_again_while_this_node_leads() -> None:
+    leaders, endings, is_coordinator = Leaders(), Endings(), True
+    commits = [asyncio.get_running_loop().create_future() for _ in range(2)]
+    waiting = iter(commits)
+    writer_to(leaders, endings, lambda: is_coordinator).start(PREPARED, 3, lambda: next(waiting))
+    commits[0].set_exception(Refused(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, "too few"))
+    await asyncio.sleep(1)
+    assert not leaders.taken
+    commits[1].set_result(None)
+    await asyncio.sleep(0.01)
+    assert endings.over == [ID]
+
+
+@in_virtual_time
+async def test_an_end_is_answered_when_every_other_node_has_said_something() -> None:
+    leaders, endings = Leaders(), Endings()
+    leaders.is_slow, leaders.elsewhere = True, {P0, P1}
+    writer = writer_to(leaders, endings)
+    writer.start(PREPARED, 3, at_once)
+    answer = writer.when_written(ID)
+    assert answer is not None
+    leaders.flushes[0].set_result(None)
+    await asyncio.sleep(0.01)
+    assert not answer.done()
+    leaders.flushes[1].set_exception(Refused(ErrorCode.NOT_ENOUGH_REPLICAS, "not now"))
+    await asyncio.sleep(0.01)
+    assert answer.done()
+    assert not endings.over
+    leaders.is_slow = False
+    await asyncio.sleep(1)
+    assert endings.over == [ID]
+    assert writer.when_written(ID) is None
+
+
+@in_virtual_time
+async def test_an_end_is_answered_after_a_second_whatever_the_other_nodes_do() -> None:
+    leaders, endings = Leaders(), Endings()
+    leaders.is_slow, leaders.elsewhere = True, {P0}
+    writer = writer_to(leaders, endings)
+    writer.start(PREPARED, 3, at_once)
+    answer = writer.when_written(ID)
+    assert answer is not None
+    await asyncio.sleep(0.99)
+    assert not answer.done()
+    await asyncio.sleep(0.02)
+    assert answer.done()
+    assert not endings.over
+    await writer.close()
+    assert leaders.flushes[0].cancelled(), "what nobody waits for is not sent any more"
