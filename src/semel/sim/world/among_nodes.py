@@ -7,12 +7,10 @@ from collections.abc import Callable, Sequence
 from semel.sim.network import Wires
 from semel.sim.world.node import SimulatedNode
 from semel.sim.world.nodes import Nodes
-from semel.sim.world.schedule import Strike, StrikeKind
+from semel.sim.world.schedule import NODE_BITS, Strike, StrikeKind
 
 DOWN_MAX_S = 1.0
 """A node is away for no longer than this: what waits for it does nothing meanwhile."""
-_NODE_BITS = 20
-"""Of a strike's pick, those below say other things than which node it hits."""
 
 Tell = Callable[[Strike, str], None]
 Afterwards = Callable[[Strike, Callable[[], None]], None]
@@ -20,7 +18,7 @@ Afterwards = Callable[[Strike, Callable[[], None]], None]
 
 def struck(strike: Strike, nodes: Sequence[SimulatedNode]) -> SimulatedNode:
     """The node that it hits."""
-    return nodes[(strike.pick >> _NODE_BITS) % len(nodes)]
+    return nodes[(strike.pick >> NODE_BITS) % len(nodes)]
 
 
 def down_s(strike: Strike) -> float:

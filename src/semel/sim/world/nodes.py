@@ -73,8 +73,8 @@ class Nodes:
         self._looking: list[asyncio.Task[None]] = []
         self._clones: list[SimulatedNode] = []
         self._cloning: list[asyncio.Task[None]] = []
-        self.replicas = Replicas(findings) if count > 1 else None
-        self.all = [
+        self.replicas = Replicas(findings, lambda: self.all) if count > 1 else None
+        self.all: list[SimulatedNode] = [
             self._node(name_of(number), {**settings_of(number, count), **settings}) for number in range(1, count + 1)
         ]
         self.first = self.all[0]
@@ -181,6 +181,8 @@ class Nodes:
         self._world.restore(name, image)
         clone = self._node(name, node.settings)
         self._clones.append(clone)
+        if self.replicas is not None:
+            self.replicas.has_clones = True
         self._cloning.append(asyncio.get_running_loop().create_task(clone.open()))
         return clone
 

@@ -77,6 +77,8 @@ AMONG_NODES = (
 """What needs several of them."""
 OTHER_DISKS = (StrikeKind.OLD_DISK, StrikeKind.CLONE)
 """After these a node may go on with a disk that lacks what it has acknowledged with another one."""
+NODE_BITS = 20
+"""Of a strike's pick, those below say other things than which node it hits."""
 LONG_FREEZES_S = (12.0, 40.0)
 """Longer than every timeout between nodes."""
 LONG_FREEZE_SHARE = 0.15
@@ -173,7 +175,11 @@ NODE_SETTINGS = {
 def drawn(seed: int, nodes: int = 1) -> Schedule:
     """The schedule of a seed; with several nodes it is that of one, and what can happen among them besides."""
     schedule = _drawn(seed)
-    return schedule if nodes == 1 else _among_nodes(schedule, nodes, random_module.Random(f"{seed}/{nodes} nodes"))
+    if nodes == 1:
+        return schedule
+    from semel.sim.world.aims_among_nodes import aimed  # which knows what a schedule is
+
+    return aimed(schedule, nodes) or _among_nodes(schedule, nodes, random_module.Random(f"{seed}/{nodes} nodes"))
 
 
 def _among_nodes(schedule: Schedule, nodes: int, random: random_module.Random) -> Schedule:

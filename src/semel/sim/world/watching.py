@@ -89,6 +89,8 @@ class Watch:
             self._findings.wrong("too many tasks", f"{self._count_tasks()} at once")
         if self._overdue is not None:
             self._overdue.look(self._broker.transactions.transactions())
+        if self._replicas is not None:
+            self._replicas.look()
         for partition in self._broker.topics.online():
             key = (partition.topic_id, partition.index)
             if self._watched.get(key) is not partition:
