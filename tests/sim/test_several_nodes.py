@@ -226,7 +226,9 @@ def test_one_node_is_drawn_as_ever_and_several_see_more() -> None:
         assert not {strike.kind for strike in drawn(seed).strikes} & set(AMONG_NODES)
         several = drawn(seed, nodes=5)
         assert several.nodes == 5
-        assert aim_of(seed, 5) or len(several.strikes) > sum(strike.kind not in NEEDS_PROXY for strike in drawn(seed).strikes)
+        assert aim_of(seed, 5) or len(several.strikes) > sum(
+            strike.kind not in NEEDS_PROXY for strike in drawn(seed).strikes
+        )
 
 
 def test_a_run_of_several_nodes_is_repeatable() -> None:
