@@ -24,7 +24,7 @@ FOUND_BY: dict[str, tuple[int, ...]] = {
     "old generation commits in a transaction": (116, 177, 212),
     "decisions forgotten at a restart": (4, 8, 10),
     "acknowledged before it is durable": (1, 4, 8),
-    "gaps where no snapshot follows": (8, 33, 39),
+    "gaps where no snapshot follows": (8, 39, 44),
     "failed flush forgotten at a start": (7, 1340, 1392),
     "checksums not looked at": (28, 316, 682),
     "dead member never missed": (1, 2, 24),

@@ -86,7 +86,7 @@ def test_schedules_have_every_kind_of_strike_and_client() -> None:
     seen = {strike.kind for schedule in schedules for strike in schedule.strikes}
     assert seen == set(StrikeKind) - set(AMONG_NODES), "what needs several nodes does not happen to one"
     several = [drawn(seed, nodes=3) for seed in range(100)]
-    assert {strike.kind for schedule in several for strike in schedule.strikes} == set(StrikeKind)
+    assert {strike.kind for schedule in several for strike in schedule.strikes} == set(StrikeKind) - NEEDS_PROXY
     for name in CLIENTS:
         assert any(getattr(schedule.load, name) for schedule in schedules)
     assert any(schedule.decays for schedule in schedules)

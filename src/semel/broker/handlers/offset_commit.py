@@ -67,7 +67,13 @@ async def handle(
     for some in in_parts(accepted):
         try:
             offsets = [offset for offset, _ in some]
-            codes = await groups.commit(request.group_id, committer, offsets, request.retention_time_ms)
+            codes = await groups.commit(
+                request.group_id,
+                committer,
+                offsets,
+                request.retention_time_ms,
+                connection=context.connection.number,
+            )
         except Refused as refusal:
             for _, result in some:
                 result.error_code = refusal.code

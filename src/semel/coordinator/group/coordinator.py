@@ -242,10 +242,19 @@ class GroupCoordinator:
     # -- offsets
 
     async def commit(
-        self, group_id: str, committer: Committer, offsets: Iterable[OffsetToCommit], retention_ms: int = -1
+        self,
+        group_id: str,
+        committer: Committer,
+        offsets: Iterable[OffsetToCommit],
+        retention_ms: int = -1,
+        *,
+        connection: int | None = None,
     ) -> dict[Place, ErrorCode]:
+        """`connection` is the number of the one that the request came over."""
         with _as_coordinator(too_large=ErrorCode.INVALID_COMMIT_OFFSET_SIZE):
             side = self._of(group_id)
+            if connection is not None:
+                side.check_connection(group_id, committer.member_id, connection)
             codes = side.offsets.commit(group_id, committer, offsets, retention_ms)
             await self._committed_in_time(side)
             return codes

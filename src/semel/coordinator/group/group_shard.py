@@ -201,12 +201,26 @@ class GroupShard:
             if group is not None:
                 self.rebalance.remove(group)
 
+    def check_connection(self, group_id: str, member_id: str, connection: int) -> None:
+        """Refuses a commit of a member that was delayed on its way, over a connection that the member has replaced: it
+        would take back what the member has committed since. (The epoch of a member stays the same meanwhile.)"""
+        if self._has_member(group_id, member_id):
+            self.shard.connections.check((group_id, member_id), member_id, connection)
+
+    def _has_member(self, group_id: str, member_id: str) -> bool:
+        classic, consumer = self.rebalance.groups.get(group_id), self.shard.state.consumer.get(group_id)
+        return (classic is not None and member_id in classic.members) or (
+            consumer is not None and member_id in consumer.members
+        )
+
     def forget_connections(self) -> None:
-        """Of producers whose state has expired: nothing of them is open here."""
+        """Of producers whose state has expired, and of members that have gone: nothing of them is open here."""
         if not len(self.shard.connections):
             return
         rows = self.shard.partition.log.producers.live_rows
-        self.shard.connections.keep(lambda producer_id: producer_id in rows)
+        self.shard.connections.keep(
+            lambda who: self._has_member(*who) if isinstance(who, tuple) else who in rows
+        )
 
     def topics_deleted(self, topics: Collection[str]) -> None:
         self.offsets.topics_deleted(topics)
