@@ -34,7 +34,9 @@ def _settled(log: Log) -> list[Segment]:
 
 
 async def list_settled(log: Log) -> None:
-    """Lists what is settled and not listed yet."""
+    """Lists what is settled and not listed yet. The epochs of its batches are written first: nobody looks for them in a
+    segment that is listed."""
+    await log.write_epochs()
     for segment in _settled(log):
         if segment.base_offset not in log.inventory.segments:
             if segment.unchecked is not None:

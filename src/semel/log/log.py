@@ -432,7 +432,7 @@ class Log(LogEnd):
         await self._sync_names()
         await self.disk.sync_dir(self.directory)
         with _telling_no_room():
-            await self._write_epochs()
+            await self.write_epochs()
             if due is not None:
                 # Taken when the segment was sealed, written after its bytes are durable: never ahead of the log.
                 for path, data in snapshot_files(self.directory, *due):
@@ -451,7 +451,7 @@ class Log(LogEnd):
         if not self.is_closed:
             self._remove_old_snapshots()
 
-    async def _write_epochs(self) -> None:
+    async def write_epochs(self) -> None:
         if self.epochs.is_dirty and self.segments and not self.is_closed:
             self.epochs.is_dirty = False
             entries = list(self.epochs.entries)

@@ -218,9 +218,7 @@ class GroupShard:
         if not len(self.shard.connections):
             return
         rows = self.shard.partition.log.producers.live_rows
-        self.shard.connections.keep(
-            lambda who: self._has_member(*who) if isinstance(who, tuple) else who in rows
-        )
+        self.shard.connections.keep(lambda who: self._has_member(*who) if isinstance(who, tuple) else who in rows)
 
     def topics_deleted(self, topics: Collection[str]) -> None:
         self.offsets.topics_deleted(topics)
