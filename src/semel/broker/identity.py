@@ -10,9 +10,12 @@ from random import Random
 from typing import NamedTuple
 
 from semel.host.api import Disk
+from semel.log.checkpoints import HIGH_WATERMARKS
+from semel.log.node_file import FILE_NAME as _NOTES
 
 _FILE = "meta.properties"
 _OF_A_NODE = (_FILE, "__cluster_metadata-0", ".lock")
+_OF_KAFKA = ("__cluster_metadata-0/quorum-state", HIGH_WATERMARKS)
 _OF_A_PARTITION = "partition.metadata"
 _OF_THE_SYSTEM = "lost+found"
 _UUID_BYTES = 16
@@ -39,6 +42,13 @@ def check_place(disk: Disk, root: str) -> None:
         raise WrongDirectory(
             f"{root} is no data directory of a node, and not empty (it holds {foreign[0]!r}{others}): choose a new or "
             "empty directory"
+        )
+    # We have them too, but then there are notes of ours beside them.
+    of_kafka = [name for name in _OF_KAFKA if disk.exists(f"{root}/{name}")]
+    if of_kafka and not disk.exists(f"{root}/{_NOTES}"):
+        raise WrongDirectory(
+            f"{root} was written by Apache Kafka ({of_kafka[0]}): semel cannot take over such a directory, nothing in "
+            "it was changed; choose another one, and copy the records with a client"
         )
 
 

@@ -19,6 +19,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from semel.host.api import AlreadyLocked, Buffer
+from semel.host.boot import boot_id
 from semel.host.descriptors import is_short, shares
 from semel.host.disk_threads import DiskThreads, JobKind, failure, settle, start_disk_threads
 from semel.host.file_replacer import FileReplacer
@@ -33,18 +34,6 @@ BACKGROUND_FLUSHES = 8
 KEPT_PART = 3 / 4
 DIRECTORIES_PART = 4
 SLOW_TO_FREE_BYTES = 1 << 20
-
-
-BOOT_ID = "/proc/sys/kernel/random/boot_id"
-
-
-def boot_id() -> str:
-    """Of the machine since it was started: the page cache is as old."""
-    try:
-        with open(BOOT_ID) as file:
-            return file.read().strip()
-    except OSError:
-        return ""
 
 
 class RealLock:

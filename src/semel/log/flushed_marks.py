@@ -12,11 +12,13 @@ the last write of a process that was killed.
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import NamedTuple
 
 from crc32c import crc32c
 
 from semel.host.api import Disk, File
 from semel.log.checkpoints import TopicPartition
+from semel.log.inventory import SmallFiles
 from semel.log.types import Offset
 
 FILE_NAME = "semel-marks"
@@ -31,11 +33,46 @@ def _line(text: str) -> bytes:
     return f"{text} {crc32c(text.encode()):08x}\n".encode()
 
 
+class Marks(NamedTuple):
+    """As they stand in the file."""
+
+    token: str
+    boot_id: str
+    offsets: dict[Owner, Offset]
+    earlier: set[Owner]
+
+    def of_boot(self, boot_id: str) -> set[Owner]:
+        """Those that were opened in this boot."""
+        return self.offsets.keys() - self.earlier if boot_id and boot_id == self.boot_id else set()
+
+
+def read_marks(disk: SmallFiles, root: str) -> Marks:
+    try:
+        data = disk.read_file(f"{root}/{FILE_NAME}")
+    except OSError:
+        data = b""
+    marks = Marks("", "", {}, set())
+    for line in data.split(b"\n"):
+        text = line.rpartition(b" ")[0].decode(errors="replace")
+        if not text or _line(text) != line + b"\n":
+            continue
+        if text.startswith(_HEAD):
+            token, _, boot_id = text.removeprefix(_HEAD).strip().partition(" ")
+            marks = marks._replace(token=token, boot_id=boot_id)
+            continue
+        topic, index, topic_id, offset, *earlier = text.split(" ")
+        owner = (topic, int(index), topic_id)
+        marks.offsets[owner] = int(offset)
+        (marks.earlier.add if earlier else marks.earlier.discard)(owner)
+    return marks
+
+
 class FlushedMarks:
     """Best effort: a disk without room takes no marks, and a start then knows less."""
 
     def __init__(self, disk: Disk, root: str) -> None:
         self._disk = disk
+        self._root = root
         self._path = f"{root}/{FILE_NAME}"
         self._token = ""
         self._file: File | None = None
@@ -50,32 +87,13 @@ class FlushedMarks:
         """Reads what earlier runs have noted, if they had the same token, and begins anew. What was noted of partitions
         that are not loaded in this run goes on to the next."""
         self._token = token
-        head, *lines = self._read() or [""]
-        name, _, rest = head.removeprefix(_HEAD).strip().partition(" ")
-        if head.startswith(_HEAD) and name == token:
-            is_same_boot = bool(rest) and rest == self._disk.boot_id
-            for line in lines:
-                topic, index, topic_id, offset, *earlier = line.split(" ")
-                owner = (topic, int(index), topic_id)
-                self._found[owner] = int(offset)
-                if is_same_boot and not earlier:
-                    self._of_this_boot.add(owner)
-                    self._noted[owner] = int(offset)
-                else:
-                    self._earlier[owner] = int(offset)
+        found = read_marks(self._disk, self._root)
+        if found.token == token:
+            self._found = found.offsets
+            self._of_this_boot = found.of_boot(self._disk.boot_id)
+            for owner, offset in self._found.items():
+                (self._noted if owner in self._of_this_boot else self._earlier)[owner] = offset
         self.begin_anew()
-
-    def _read(self) -> list[str]:
-        try:
-            data = self._disk.read_file(self._path)
-        except OSError:
-            return []
-        found: list[str] = []
-        for line in data.split(b"\n"):
-            text, _, _ = line.rpartition(b" ")
-            if text and _line(text.decode(errors="replace")) == line + b"\n":
-                found.append(text.decode())
-        return found
 
     def durable_offset(self, owner: Owner) -> Offset:
         return self._found.get(owner, 0)

@@ -10,16 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from crc32c import crc32c
 
-from semel.host.api import Buffer, Disk
+from semel.host.api import Buffer
 from semel.log.types import Epoch, Offset
 
 FILE_NAME = "semel-inventory"
 _HEAD = "semel-inventory 1"
 _NONE = "-"
+
+
+class SmallFiles(Protocol):
+    """What is needed of a disk here."""
+
+    def read_file(self, path: str) -> bytes: ...
 
 
 class FileState(NamedTuple):
@@ -124,7 +130,7 @@ def _state(text: str) -> FileState | None:
     return None if text == _NONE else FileState(*_numbers(text))
 
 
-def read_inventory(disk: Disk, directory: str) -> tuple[Inventory | None, bool]:
+def read_inventory(disk: SmallFiles, directory: str) -> tuple[Inventory | None, bool]:
     """What a partition's directory says of its files, and whether there is such a file at all."""
     try:
         return decode_inventory(disk.read_file(f"{directory}/{FILE_NAME}")), True

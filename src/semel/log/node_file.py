@@ -16,9 +16,8 @@ import json
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from semel.host.api import Disk
 from semel.log.checkpoints import TopicPartition
-from semel.log.inventory import checked_lines, with_checksum
+from semel.log.inventory import SmallFiles, checked_lines, with_checksum
 from semel.log.types import Offset
 
 FILE_NAME = "semel-node"
@@ -67,7 +66,7 @@ def partition_lines(partitions: dict[TopicPartition, Noted]) -> list[str]:
     ]
 
 
-def read_node_file(disk: Disk, root: str) -> NodeFile | None:
+def read_node_file(disk: SmallFiles, root: str) -> NodeFile | None:
     """None: there is none, or it is damaged."""
     try:
         lines = checked_lines(disk.read_file(f"{root}/{FILE_NAME}"), _HEAD)

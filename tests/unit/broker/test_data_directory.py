@@ -71,6 +71,29 @@ def test_how_many_there_are_is_said_and_not_all_their_names() -> None:
         check_place(disk_with("/srv/a", "/srv/b", "/srv/c"), "/srv")
 
 
+KAFKAS = ("/d/meta.properties", "/d/.kafka_cleanshutdown", "/d/t-0/00000000000000000000.log")
+
+
+@pytest.mark.parametrize("sign", ["__cluster_metadata-0/quorum-state", "replication-offset-checkpoint"])
+@simulated(starts=False)
+async def test_a_directory_that_apache_kafka_wrote_is_refused_in_one_line_and_left_as_it_is(
+    node: Node, sign: str
+) -> None:
+    for path in (*KAFKAS, f"/d/{sign}"):
+        path = path.replace("/d", ROOT)
+        node.disk.make_dirs(path.rpartition("/")[0])
+        node.disk.open(path, create=True).close()
+    calls = node.disk.calls
+    with pytest.raises(WrongDirectory, match=r"was written by Apache Kafka .* nothing in it was changed") as refused:
+        await node.start()
+    assert "\n" not in str(refused.value)
+    assert node.disk.calls == calls
+
+
+def test_a_directory_with_notes_of_ours_is_ours_whatever_else_is_in_it() -> None:
+    check_place(disk_with(*KAFKAS, "/d/__cluster_metadata-0/quorum-state", "/d/semel-node"), "/d")
+
+
 @pytest.mark.parametrize(
     "paths",
     [
