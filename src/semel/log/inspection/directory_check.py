@@ -10,9 +10,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from semel.host.boot import boot_id
 from semel.log.checkpoints import CLEANER_OFFSETS, LOG_STARTS, RECOVERY_POINTS, TopicPartition
+from semel.log.flushed_marks import Marks, read_marks
 from semel.log.inspection.files import Files, PartitionFiles, open_partition, partition_of
 from semel.log.inspection.findings import Findings, Kind
+from semel.log.inspection.inventory_check import check_inventory
 from semel.log.inspection.metadata import (
     METADATA_TOPIC,
     METADATA_TOPIC_ID,
@@ -23,6 +26,7 @@ from semel.log.inspection.metadata import (
 from semel.log.inspection.partition_check import check_partition
 from semel.log.inspection.surroundings import ALONE, Surroundings
 from semel.log.log import IDENTITY_FILE
+from semel.log.node_file import NodeFile, read_node_file
 from semel.log.segment import LOG_SUFFIX
 from semel.log.snapshots import SNAPSHOT_SUFFIX, WINDOW_SUFFIX
 from semel.log.types import Offset
@@ -84,7 +88,16 @@ class DirectoryCheck:
         self._read_root()
 
     def _read_root(self) -> None:
+        self._node: NodeFile | None = None
+        self._marks = Marks("", "", {}, set())
         if self.root is not None:
+            found = read_node_file(self.files, self.root)
+            mark_path = f"{self.root}/{CLEAN_STOP}"
+            mark = self.files.read_file(mark_path) if self.files.exists(mark_path) else None
+            if found is not None and (self.is_running or found.is_last_to_have_been_here(mark)):
+                self._node = found
+                marks = read_marks(self.files, self.root)
+                self._marks = marks if marks.token == found.token else self._marks
             self._checkpoints = {name: self._read_checkpoint(name) for name in _CHECKPOINTS}
             try:
                 self._topics = read_topics(self.files, self.root)
@@ -102,6 +115,7 @@ class DirectoryCheck:
             if is_always_there and not is_there and self.files.exists(f"{self.root}/{CLEAN_STOP}"):
                 self.findings.add(Kind.BAD_CHECKPOINT, path, "a clean stop writes it, and it is missing or empty")
         self._check_strangers()
+        self._check_lost_partitions()
         path = f"{self.root}/{PROPERTIES}"
         try:
             lines = self.files.read_file(path).decode().splitlines()
@@ -127,6 +141,16 @@ class DirectoryCheck:
                 if not self.files.is_dir(f"{self.root}/{topic}-{number}"):
                     what = f"{topic} {number} is in it, but there is no such log"
                     self.findings.add(Kind.WRONG_CHECKPOINT, f"{self.root}/{name}", what)
+
+    def _check_lost_partitions(self) -> None:
+        noted = {} if self._node is None else dict(self._node.partitions)
+        for (topic, number), one in noted.items():
+            path = f"{self.root}/{topic}-{number}"
+            known = None if self._topics is None else self._topics.ids.get(topic)
+            is_known = topic == METADATA_TOPIC or known == one.topic_id
+            if is_known and one.recovery_point > one.start_offset and not self.files.is_dir(path):
+                what = f"it is missing, with offsets {one.start_offset} to {one.recovery_point - 1}"
+                self.findings.add(Kind.LOST_PARTITION, path, what)
 
     def partition(self, directory: str) -> None:
         found = self._partition(directory)
@@ -154,6 +178,7 @@ class DirectoryCheck:
         around = ALONE if key is None else self._surroundings(key)
         self._check_identity(partition, around, findings)
         end = check_partition(partition, findings, around, opens_records=self.opens_records, progress=self.progress)
+        check_inventory(partition, around, findings)
         if key is None:
             return
         if key[0] == METADATA_TOPIC:
@@ -178,16 +203,21 @@ class DirectoryCheck:
         is_metadata = topic == METADATA_TOPIC
         topics = self._topics
         is_known = topics is not None and topic in topics.ids
+        topic_id = METADATA_TOPIC_ID if is_metadata else topics.ids.get(topic) if topics is not None else None
+        owner = (*key, topic_id or "")
+        point, marked = (self._checkpoints[RECOVERY_POINTS] or {}).get(key), self._marks.offsets.get(owner)
         return Surroundings(
-            recovery_point=(self._checkpoints[RECOVERY_POINTS] or {}).get(key),
+            recovery_point=point if marked is None else max(point or 0, marked),
             # The metadata log goes by its snapshots.
             start_offset=None if starts is None or is_metadata else starts.get(key, 0),
             cleaned_to=(self._checkpoints[CLEANER_OFFSETS] or {}).get(key),
             was_clean=self.files.exists(f"{self.root}/{CLEAN_STOP}"),
             is_running=self.is_running,
-            topic_id=METADATA_TOPIC_ID if is_metadata else topics.ids.get(topic) if topics is not None else None,
+            topic_id=topic_id,
             compacts=topics.compacts(topic) if topics is not None and is_known else None,
             is_stranger=topics is not None and topics.is_whole and not is_known and not is_metadata,
+            token="" if self._node is None else self._node.token,
+            is_same_boot=owner in self._marks.of_boot(boot_id()),
         )
 
     def _read_checkpoint(self, name: str, *, reports: bool = False) -> dict[TopicPartition, Offset] | None:

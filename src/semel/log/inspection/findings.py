@@ -28,8 +28,9 @@ class Kind(Enum):
     # -- segments
     BAD_BATCH = (
         Severity.DAMAGE,
-        "Its records cannot be read: a node keeps the bytes and does not serve them. Restore the file from a copy or a "
-        "replica; consumers can be moved past it with semel group reset.",
+        "Its records cannot be read: a node keeps the bytes and does not serve them. After an unclean stop the "
+        "partition is offline. Restore the file from a copy or a replica, or take the batch out with semel log "
+        "accept-loss.",
     )
     UNREADABLE = (
         Severity.DAMAGE,
@@ -38,14 +39,14 @@ class Kind(Enum):
     )
     WILL_BE_CUT = (
         Severity.WARNING,
-        "The last stop was not clean: the next start takes this for a torn write and cuts the log here, with all whole "
-        "batches after it. After a power loss that is right, none of it was acknowledged. If the machine did not lose "
-        "power, make a copy of the directory before a node is started here.",
+        "The machine has been started since this was written: the next start takes it for a torn write and cuts the "
+        "log here, with all whole batches after it. After a power loss that is right, none of it was durable. What is "
+        "cut is kept aside.",
     )
     TORN_TAIL = (
         Severity.WARNING,
         "The last stop was not clean, and nothing shows that this was ever acknowledged: the next start cuts the "
-        "segment here.",
+        "segment here, and keeps aside what it cuts.",
     )
     GROWING_TAIL = (Severity.NOTE, "A node is writing to this segment: what stands at its end may be half written.")
     BAD_RECORDS = (
@@ -63,7 +64,9 @@ class Kind(Enum):
     )
     MISSING_SEGMENT = (
         Severity.DAMAGE,
-        "Its records are lost unless the file is brought back. Readers skip to the next offset that is there.",
+        "Its records are lost unless the file is brought back. If the node has noted it, the next start leaves the "
+        "partition offline until the loss is accepted with semel log accept-loss; if not, readers skip to the next "
+        "offset.",
     )
     MISSING_OFFSETS = (
         Severity.DAMAGE,
@@ -87,6 +90,25 @@ class Kind(Enum):
         "Leader epochs are not covered by the CRC. A consumer or follower that asks where logs part may get a wrong "
         "answer; the records themselves are right.",
     )
+    WRONG_LENGTH = (
+        Severity.DAMAGE,
+        "A sealed segment never changes its length. The next start leaves the partition offline. Restore the file from "
+        "a copy or a replica, or give up what is lost with semel log accept-loss.",
+    )
+    LOST_PARTITION = (
+        Severity.DAMAGE,
+        "The next start leaves the partition offline, and does not begin an empty one in its place. Restore the "
+        "directory from a copy or a replica, or give it up with semel log accept-loss.",
+    )
+    KEPT_ASIDE = (
+        Severity.NOTE,
+        "No node reads it. It can be removed when nobody needs it; retention removes it with what stood around it.",
+    )
+    BAD_INVENTORY = (
+        Severity.WARNING,
+        "The next start takes the files of this partition as they are, and notes anew what they are.",
+    )
+    NOT_AS_WRITTEN = (Severity.WARNING, "Nothing is lost: the next start makes it anew from the log.")
     # -- indexes
     MISSING_INDEX = (
         Severity.WARNING,
@@ -119,17 +141,17 @@ class Kind(Enum):
     # -- transactions
     MISSING_ABORT = (
         Severity.DAMAGE,
-        "Readers of committed data get the records of an aborted transaction. Stop the node and cut the .txnindex by a "
-        "byte: the next start then makes it anew from the log.",
+        "Readers of committed data get the records of an aborted transaction. A start that knows what the file was "
+        "(semel-inventory) makes it anew. For any other, stop the node and cut the .txnindex by a byte first.",
     )
     WRONG_ABORT = (
         Severity.DAMAGE,
-        "Readers of committed data may miss records, or get aborted ones. Stop the node and cut the .txnindex by a "
-        "byte: the next start then makes it anew from the log.",
+        "Readers of committed data may miss records, or get aborted ones. A start that knows what the file was "
+        "(semel-inventory) makes it anew. For any other, stop the node and cut the .txnindex by a byte first.",
     )
     BROKEN_ABORTED_INDEX = (
         Severity.WARNING,
-        "It is not a whole number of entries: the next start reads the log from this segment on and makes it anew.",
+        "It is not a whole number of entries: the next start makes it anew from the log.",
     )
     # -- producers
     BAD_SNAPSHOT = (
@@ -171,8 +193,8 @@ class Kind(Enum):
     BAD_IDENTITY = (Severity.WARNING, "Write the file again with the topic's id: version: 0, topic_id: ID.")
     WRONG_IDENTITY = (
         Severity.DAMAGE,
-        "The next start takes the directory for that of a deleted topic AND REMOVES IT. If the records are this "
-        "topic's, correct the file before a node is started here.",
+        "Unless the node has noted whose it is, the next start takes the directory for that of a deleted topic, and "
+        "puts it aside as ...-stray. If the records are this topic's, correct the file before a node is started here.",
     )
     TORN_IDENTITY = (
         Severity.NOTE,
@@ -195,7 +217,8 @@ class Kind(Enum):
     BAD_CHECKPOINT = (Severity.WARNING, "The next start does not use it: it reads more of the logs.")
     WRONG_CHECKPOINT = (
         Severity.WARNING,
-        "The next start takes the nearest offset that is in the log, or reads more of it than it has to.",
+        "The next start goes by semel-node, which has a checksum. Without that it takes the nearest offset that is in "
+        "the log, reads more of it than it has to, or leaves the partition offline.",
     )
     BAD_METADATA_SNAPSHOT = (
         Severity.DAMAGE,

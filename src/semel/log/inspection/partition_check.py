@@ -277,7 +277,8 @@ class _PartitionCheck:
         if is_tail and self.around.is_running:
             kind = Kind.GROWING_TAIL
         elif number >= self.trusted and self.expected >= self.durable:
-            kind = Kind.TORN_TAIL if is_tail else Kind.WILL_BE_CUT
+            if is_tail or not self.around.is_same_boot:
+                kind = Kind.TORN_TAIL if is_tail else Kind.WILL_BE_CUT
             what += f"; {size - scanned.position} bytes from here to the end of the segment"
         elif scanned.header is None and following is not None:
             what += f"; the next whole batch begins at byte {scanned.end}"

@@ -21,6 +21,10 @@ class Surroundings:
     compacts: bool | None = None
     # Whether the metadata was read, and knows no such topic.
     is_stranger: bool = False
+    # What inventories that count carry. Empty: none does.
+    token: str = ""
+    # Since it was last opened nothing can have been torn but the last write.
+    is_same_boot: bool = False
 
 
 ALONE = Surroundings()

@@ -25,7 +25,7 @@ FETCH_BYTES = 1 << 20
 UNCOVERED_BYTES = 16
 """The first of a batch: its offset, its length and the epoch of the leader."""
 UNCHECKED = ".txnindex"
-"""Kafka's index of aborted transactions has no checksum: what flips there is not noticed."""
+"""Kafka's index of aborted transactions has no checksum, and what vouches for it beside it may have flipped as well."""
 
 
 class Flipped(NamedTuple):
