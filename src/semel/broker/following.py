@@ -9,10 +9,10 @@ from semel.broker.node_info import NodeInfo
 from semel.broker.peers import Peers
 from semel.controller.image import PartitionState
 from semel.host.api import Host
+from semel.log.group_commit import GroupCommit
 from semel.log.log import Log
 from semel.replication.fetcher import ReplicaFetchers
 from semel.replication.follower import Follower
-from semel.replication.group_commit import GroupCommit
 
 
 class Following:

@@ -27,10 +27,10 @@ from semel.host.api import Clock
 from semel.host.complaints import Complaints
 from semel.host.descriptors import is_short
 from semel.log.errors import BrokenLog, CorruptSegment, Refused
+from semel.log.group_commit import GroupCommit
 from semel.log.log import Log
 from semel.log.store import LogStore
 from semel.replication.follower import Follower
-from semel.replication.group_commit import GroupCommit
 from semel.replication.partition import Partition
 from semel.replication.term_kernel import Generation
 from semel.wire.errors import ErrorCode

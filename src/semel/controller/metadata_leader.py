@@ -18,6 +18,7 @@ from semel.quorum.fetch_validation import Judgement, judge
 from semel.quorum.raft_messages import NO_HIGH_WATERMARK
 from semel.quorum.replica_table import Replica, ReplicaTable
 from semel.quorum.snapshot_files import NO_SNAPSHOT, SnapshotId
+from semel.quorum.voters import ReplicaKey
 from semel.wire.errors import ErrorCode
 
 
@@ -84,13 +85,13 @@ class MetadataLeader:
             snapshot_at_start=next((one for one in snapshots if one.end_offset == log.start_offset), None),
         )
 
-    def fetched(self, node_id: int, directory_id: bytes, offset: Offset) -> None:
+    def fetched(self, replica: ReplicaKey, offset: Offset) -> None:
         """A replica has everything below `offset`; `judge` has found it to be valid."""
         wall_ms, monotonic_ms = self._clock.wall_ms(), self._clock.monotonic_ms()
-        self._replicas.fetched(node_id, directory_id, offset, self.log_end, wall_ms, monotonic_ms)
+        self._replicas.fetched(replica, offset, self.log_end, wall_ms, monotonic_ms)
 
-    def replicas(self) -> dict[int, Replica]:
-        """Those that follow, by their ids."""
+    def replicas(self) -> dict[ReplicaKey, Replica]:
+        """Those that follow."""
         return self._replicas.known(self._clock.monotonic_ms())
 
     def read(self, offset: Offset, max_bytes: int, *, warmed: bool) -> FileRange | Cold | None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from semel.log.types import Offset
+from semel.quorum.voters import ReplicaKey
+from semel.wire.schema import NO_UUID
 
 OBSERVER_SESSION_MS = 300_000
 """An observer that has not fetched for so long is not told of any more."""
@@ -19,7 +21,6 @@ _MOST_OBSERVERS = 1000
 class Replica:
     """`end_offset` is where its log ended at its last fetch. Times are -1 until there is one."""
 
-    directory_id: bytes
     end_offset: Offset
     last_fetch_ms: int = -1
     last_caught_up_ms: int = -1
@@ -28,20 +29,18 @@ class Replica:
 
 
 class ReplicaTable:
-    """By node id. Full when someone makes up a thousand nodes: the one that was silent longest is forgotten."""
+    """Full when someone makes up a thousand nodes: the one that was silent longest is forgotten."""
 
     def __init__(self) -> None:
-        self._replicas: dict[int, Replica] = {}
+        self._replicas: dict[ReplicaKey, Replica] = {}
 
-    def fetched(
-        self, node_id: int, directory_id: bytes, offset: Offset, leader_end: Offset, wall_ms: int, monotonic_ms: int
-    ) -> None:
+    def fetched(self, key: ReplicaKey, offset: Offset, leader_end: Offset, wall_ms: int, monotonic_ms: int) -> None:
         """A replica has everything below `offset`, which is a position in this log."""
-        replica = self._replicas.pop(node_id, None)
-        if replica is None or replica.directory_id != directory_id:
+        replica = self._replicas.pop(key, None)
+        if replica is None:
             if len(self._replicas) >= _MOST_OBSERVERS:
                 del self._replicas[next(iter(self._replicas))]
-            replica = Replica(directory_id, offset)
+            replica = Replica(offset)
         if offset >= leader_end:
             replica.last_caught_up_ms = wall_ms
         elif replica.last_fetch_ms >= 0 and offset >= replica.leader_end_at_last_fetch:
@@ -50,9 +49,15 @@ class ReplicaTable:
         replica.last_fetch_ms = wall_ms
         replica.fetched_at_monotonic_ms = monotonic_ms
         replica.leader_end_at_last_fetch = leader_end
-        self._replicas[node_id] = replica
+        self._replicas[key] = replica
 
-    def known(self, monotonic_ms: int) -> dict[int, Replica]:
+    def of(self, voter: ReplicaKey) -> Replica | None:
+        """What is known of a voter; without a directory id, of the node that has fetched last under its id."""
+        if voter.directory_id != NO_UUID and (known := self._replicas.get(voter)) is not None:
+            return known
+        return next((self._replicas[key] for key in reversed(self._replicas) if key.may_be(voter)), None)
+
+    def known(self, monotonic_ms: int) -> dict[ReplicaKey, Replica]:
         """Those that have fetched lately."""
         since_ms = monotonic_ms - OBSERVER_SESSION_MS
-        return {node_id: one for node_id, one in self._replicas.items() if one.fetched_at_monotonic_ms >= since_ms}
+        return {key: one for key, one in self._replicas.items() if one.fetched_at_monotonic_ms >= since_ms}

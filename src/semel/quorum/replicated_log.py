@@ -99,7 +99,7 @@ class ReplicatedLog:
         self.committed_end = max(self.committed_end, snapshot.end_offset) if self.committed_end >= 0 else -1
 
     def commit(self, high_watermark: Offset) -> bool:
-        """The leader has said how far the log is committed. Whether that is further than before."""
+        """It is known how far the log is committed. Whether that is further than before."""
         reached = min(high_watermark, self.end_offset)
         if reached <= self.committed_end:
             return False

@@ -16,6 +16,7 @@ from semel.config import TopicConfig
 from semel.host.api import Clock
 from semel.log.errors import BrokenLog, CorruptSegment, Refused
 from semel.log.following import append_as_follower
+from semel.log.group_commit import GroupCommit
 from semel.log.log import Log
 from semel.log.truncation import restart_at, truncate_to
 from semel.log.types import Epoch, Offset
@@ -35,7 +36,6 @@ from semel.replication.following import (
     judge_fetch,
     judge_look_up,
 )
-from semel.replication.group_commit import GroupCommit
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.fetch import FetchResponsePartition
 

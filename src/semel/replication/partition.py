@@ -19,6 +19,7 @@ from typing import NamedTuple
 from semel.config import TopicConfig
 from semel.host.api import Arguments, Buffer, Clock, FileRange, Result
 from semel.log.errors import BrokenLog, Refused
+from semel.log.group_commit import GroupCommit
 from semel.log.indexes import AbortedTransaction
 from semel.log.log import Appended, Cold, Log, TimestampOffset
 from semel.log.ordinary_kernel import OrdinaryRules
@@ -27,7 +28,6 @@ from semel.log.types import Epoch, Offset, ProducerId
 from semel.log.validate import Validated, validated
 from semel.records.batch import read_header
 from semel.records.control import ControlType
-from semel.replication.group_commit import GroupCommit
 from semel.replication.in_sync import Assignment
 from semel.replication.replicas import LeaderContext, Replicas
 from semel.replication.term_kernel import Generation, TermEnd

@@ -25,10 +25,10 @@ from semel.config import BrokerConfig, ListenerKind
 from semel.controller.image import MetadataImage, PartitionState
 from semel.host.api import FileRange
 from semel.log.errors import Refused
+from semel.log.group_commit import GroupCommit
 from semel.log.log import Log
 from semel.log.store import LogStore
 from semel.records.build import build_batch
-from semel.replication.group_commit import GroupCommit
 from semel.replication.partition import Partition
 from semel.replication.term_kernel import Generation
 from semel.rpc.slices import Slices

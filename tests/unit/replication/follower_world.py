@@ -14,6 +14,7 @@ from leader_world import LEADER, Assigned, B, FakeContext
 from semel.config import BrokerConfig, TopicConfig, topic_config
 from semel.host.api import FileRange
 from semel.log.errors import Refused
+from semel.log.group_commit import GroupCommit
 from semel.log.log import Log
 from semel.log.recovery import load_log
 from semel.records.batch import read_header
@@ -21,7 +22,6 @@ from semel.records.build import build_batch
 from semel.records.control import ControlType
 from semel.replication.fetcher import ReplicaFetchers
 from semel.replication.follower import Follower
-from semel.replication.group_commit import GroupCommit
 from semel.replication.partition import FollowerFetch, Partition
 from semel.sim.clock import WALL_START_MS, SimClock
 from semel.sim.disk import SimDisk

@@ -51,14 +51,14 @@ def handle(
     )
     observers = [
         QuorumReplica(
-            replica_id=node_id,
-            replica_directory_id=one.directory_id,
+            replica_id=key.node_id,
+            replica_directory_id=key.directory_id,
             log_end_offset=one.end_offset,
             last_fetch_timestamp=one.last_fetch_ms,
             last_caught_up_timestamp=one.last_caught_up_ms,
         )
-        for node_id, one in sorted(quorum.replicas().items())
-        if node_id != node.node_id
+        for key, one in sorted(quorum.replicas().items())
+        if key.node_id != node.node_id
     ]
     partition = DescribeQuorumResponsePartition(
         partition_index=PARTITION,

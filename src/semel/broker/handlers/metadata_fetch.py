@@ -21,6 +21,7 @@ from semel.log.errors import Refused
 from semel.log.log import Cold
 from semel.quorum.fetch_validation import Judgement, Verdict
 from semel.quorum.metadata_topic import PARTITION, TOPIC, TOPIC_ID
+from semel.quorum.voters import ReplicaKey
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.fetch import (
     EpochEndOffset,
@@ -135,7 +136,8 @@ class _Fetch:
         if self._context.version >= _REPLICA_STATE_SINCE:
             replica_id = _NO_ONE if state is None else state.replica_id
         if replica_id >= 0:
-            self._quorum.fetched(replica_id, self._wanted.replica_directory_id, self._wanted.fetch_offset)
+            key = ReplicaKey(replica_id, self._wanted.replica_directory_id)
+            self._quorum.fetched(key, self._wanted.fetch_offset)
 
     def wait(self, waiter: object, wake: Callable[[], None]) -> None:
         self._quorum.watch(waiter, wake)
