@@ -15,11 +15,11 @@ from semel.cli.failures import Exit, NotFound, WrongCall
 from semel.cli.output import Output, Progress, count_text
 from semel.cli.positions import Kind, Position
 from semel.cli.record_format import Render, render_for_terminal, render_format, render_json
-from semel.cli.topic import no_such_topic
 from semel.cli.waiting import watched_host
 from semel.client.consumer.consumer import Consumer
 from semel.client.metadata import TopicPartition
 from semel.client.values import Message
+from semel.views.refusals import no_such_topic
 
 _POLL_MS = 200
 _MOST_RECORDS = 2000

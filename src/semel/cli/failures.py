@@ -72,6 +72,12 @@ def exit_code_of(error: BaseException) -> Exit | None:
 
         if isinstance(error, SemelError):
             return _of_client(error)
+    if "semel.views.refusals" in sys.modules:
+        from semel.views.refusals import Misasked, Missing, Refusal
+
+        if isinstance(error, Refusal):
+            is_missing, is_wrong = isinstance(error, Missing), isinstance(error, Misasked)
+            return Exit.NOT_FOUND if is_missing else Exit.WRONG_CALL if is_wrong else Exit.FAILED
     if isinstance(error, OSError) and error.filename is not None:
         return Exit.FAILED
     return None

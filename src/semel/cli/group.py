@@ -6,14 +6,12 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from semel.cli.connection import add_connection_arguments, admin_for, run
-from semel.cli.failures import Exit, NotFound
+from semel.cli.failures import Exit
 from semel.cli.output import Cell, Output, add_output_arguments
 from semel.cli.positions import WHERE, place, position
 
 if TYPE_CHECKING:
-    from semel.client.admin.admin import Admin
-    from semel.client.admin.group_values import GroupDescription, GroupMember, ListedGroup, PartitionLag
-    from semel.client.metadata import TopicPartition
+    pass
 
 _EXAMPLES = """examples:
   semel group list
@@ -95,10 +93,12 @@ def _reset(options: argparse.Namespace) -> int:
 
 
 async def _list(options: argparse.Namespace, output: Output) -> int:
+    from semel.views.groups import listed_document
+
     async with admin_for(options) as admin:
         groups = await admin.list_groups(states=options.state)
     if output.is_json:
-        output.json(list(groups) if options.names else [_listed(group) for group in groups.values()])
+        output.json(list(groups) if options.names else [listed_document(group) for group in groups.values()])
     elif options.names:
         for name in groups:
             output.line(name)
@@ -110,14 +110,12 @@ async def _list(options: argparse.Namespace, output: Output) -> int:
     return Exit.OK
 
 
-def _listed(group: ListedGroup) -> dict[str, Any]:
-    return {"group": group.group_id, "state": group.state, "kind": group.kind, "protocol_type": group.protocol_type}
-
-
 # -- describe
 
 
 async def _describe(options: argparse.Namespace, output: Output) -> int:
+    from semel.views.groups import described, group_document
+
     async with admin_for(options) as admin:
         documents = [
             group_document(group, lag) for group, lag in [await described(admin, name) for name in options.groups]
@@ -130,54 +128,6 @@ async def _describe(options: argparse.Namespace, output: Output) -> int:
             output.line()
         _show(output, document)
     return Exit.OK
-
-
-async def described(admin: Admin, name: str) -> tuple[GroupDescription, dict[TopicPartition, PartitionLag]]:
-    """A group and how far it is behind; NotFound if there is none."""
-    from semel.client.errors import UnknownGroup
-
-    try:
-        group = (await admin.describe_groups(name))[name]
-        return group, (await admin.group_lag(name))[name]
-    except UnknownGroup:
-        raise NotFound(
-            f"there is no group {name!r}; semel group list shows what there is (a group that nobody uses is forgotten)"
-        ) from None
-
-
-def group_document(group: GroupDescription, lag: dict[TopicPartition, PartitionLag]) -> dict[str, Any]:
-    coordinator = group.coordinator
-    return {
-        "group": group.group_id,
-        "state": group.state,
-        "kind": group.kind,
-        "assignor": group.assignor,
-        "coordinator": None if coordinator is None else f"{coordinator.host}:{coordinator.port}",
-        "members": [_member(member) for member in group.members],
-        "partitions": [_partition(where, lag[where]) for where in sorted(lag)],
-    }
-
-
-def _member(member: GroupMember) -> dict[str, Any]:
-    return {
-        "member_id": member.member_id,
-        "instance_id": member.instance_id,
-        "client_id": member.client_id,
-        "host": member.client_host.removeprefix("/"),
-        "partitions": [f"{topic}/{number}" for topic, number in sorted(member.assignment)],
-    }
-
-
-def _partition(where: TopicPartition, lag: PartitionLag) -> dict[str, Any]:
-    return {
-        "topic": where.topic,
-        "partition": where.partition,
-        "committed": None if lag.committed is None else lag.committed.offset,
-        "start_offset": lag.start_offset,
-        "end_offset": lag.end_offset,
-        "lag": lag.lag,
-        "member_id": lag.member_id,
-    }
 
 
 def _show(output: Output, document: dict[str, Any]) -> None:

@@ -1,91 +1,37 @@
-"""Where in a topic: how `--from` and `--to` are written, and which partition `TOPIC/PARTITION` means."""
+"""How `--from`, `--to` and `TOPIC/PARTITION` are written: `semel.views.positions`, with errors for argparse."""
 
 from __future__ import annotations
 
 import argparse
 import re
-from datetime import datetime
-from enum import Enum
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import TypeVar
 
-WHERE = (
-    "earliest, latest, an offset, -N (N before the end), a time (2026-11-15T10:00, or @ and milliseconds since 1970) "
-    "or an age (10m, 2h, 1d)"
-)
-_AGE = re.compile(r"([0-9]+)(ms|s|m|h|d)")
-_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+from semel.views import positions
+from semel.views.positions import WHERE as WHERE
+from semel.views.positions import Kind as Kind
+from semel.views.positions import Place as Place
+from semel.views.positions import Position as Position
+from semel.views.refusals import Misasked
+
+T = TypeVar("T")
 _DIGITS = re.compile(r"[0-9]+")
 
 
-class Kind(Enum):
-    EARLIEST = "earliest"
-    LATEST = "latest"
-    OFFSET = "offset"
-    BEFORE_END = "before the end"
-    TIME = "time"
-    AGE = "age"
+def _argument(parse: Callable[[str], T]) -> Callable[[str], T]:
+    def read(text: str) -> T:
+        try:
+            return parse(text)
+        except Misasked as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read
 
 
-class Position(NamedTuple):
-    """`value` is an offset, a number of records, a time in milliseconds since 1970, or an age in milliseconds."""
-
-    kind: Kind
-    value: int = 0
-
-    def time_ms(self, now_ms: int) -> int:
-        """Of a time or an age."""
-        return self.value if self.kind is Kind.TIME else max(now_ms - self.value, 0)
-
-
-def position(text: str) -> Position:
-    """For argparse: the sentence of its error says what is allowed."""
-    if text in ("earliest", "latest"):
-        return Position(Kind(text))
-    if _DIGITS.fullmatch(text):
-        return Position(Kind.OFFSET, int(text))
-    if text.startswith("-") and _DIGITS.fullmatch(text[1:]):
-        return Position(Kind.BEFORE_END, int(text[1:]))
-    if _AGE.fullmatch(text):
-        return Position(Kind.AGE, duration_ms(text))
-    try:
-        return Position(Kind.TIME, timestamp_ms(text))
-    except argparse.ArgumentTypeError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: {WHERE}") from None
-
-
-def timestamp_ms(text: str) -> int:
-    """A time in ISO 8601, local if it does not say otherwise, or `@` and milliseconds since 1970."""
-    try:
-        if text.startswith("@"):
-            return int(text[1:])
-        return round(datetime.fromisoformat(text).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        allowed = "2026-11-15T10:00, 2026-11-15T10:00:00.5Z, or @ and milliseconds since 1970"
-        raise argparse.ArgumentTypeError(f"{text!r} is no time; allowed: {allowed}") from None
-
-
-def duration_ms(text: str) -> int:
-    found = _AGE.fullmatch(text)
-    if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration; allowed: 500ms, 30s, 10m, 2h, 1d")
-    return int(found[1]) * _UNITS_MS[found[2]]
-
-
-class Place(NamedTuple):
-    """`TOPIC/PARTITION`; without a number all partitions of the topic are meant."""
-
-    topic: str
-    partition: int | None = None
-
-    def __str__(self) -> str:
-        return self.topic if self.partition is None else f"{self.topic}/{self.partition}"
-
-
-def place(text: str) -> Place:
-    topic, separator, number = text.partition("/")
-    if not topic or (separator and not _DIGITS.fullmatch(number)):
-        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: TOPIC/PARTITION, such as payments/0")
-    return Place(topic, int(number) if separator else None)
+position = _argument(positions.position)
+timestamp_ms = _argument(positions.timestamp_ms)
+duration_ms = _argument(positions.duration_ms)
+place = _argument(positions.place)
 
 
 def at_least_one(text: str) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import base64
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -14,10 +13,7 @@ from semel.cli.output import Cell, Output, add_output_arguments, count_text
 from semel.cli.positions import at_least_one
 
 if TYPE_CHECKING:
-    from semel.client.admin.admin import Admin
-    from semel.client.admin.values import ConfigEntry
-    from semel.client.metadata import Topic, TopicPartition
-    from semel.client.values import OffsetAndTimestamp
+    pass
 
 _EXAMPLES = """examples:
   semel topic create payments --partitions 3
@@ -167,6 +163,8 @@ async def _create(options: argparse.Namespace, output: Output) -> int:
 
 
 def _created(name: str, topic: Any) -> dict[str, Any]:
+    from semel.views.topics import topic_id_text
+
     if topic is None:
         return {"name": name, "created": False}
     document: dict[str, Any] = {"name": name, "created": True, "id": topic_id_text(topic.topic_id)}
@@ -190,47 +188,32 @@ def _raise_first(errors: Any) -> None:
 
 
 async def _list(options: argparse.Namespace, output: Output) -> int:
+    from semel.views.topics import topic_document
+
     async with admin_for(options) as admin:
         topics = await admin.list_topics(include_internal=options.internal)
     if output.is_json:
-        output.json(list(topics) if options.names else [_listed(topic) for topic in topics.values()])
+        output.json(list(topics) if options.names else [topic_document(topic) for topic in topics.values()])
     elif options.names:
         for name in topics:
             output.line(name)
     elif topics:
-        rows = [(topic.name, len(topic.partitions), _copies(topic)) for topic in topics.values()]
+        rows = [(topic.name, len(topic.partitions), topic_document(topic)["replication"]) for topic in topics.values()]
         output.table(("TOPIC", "PARTITIONS", "REPLICAS"), rows)
     else:
         output.note(f"there is no topic yet; semel topic create NAME{shown_options(options)} makes one")
     return Exit.OK
 
 
-def _listed(topic: Topic) -> dict[str, Any]:
-    return {
-        "name": topic.name,
-        "id": topic_id_text(topic.topic_id),
-        "partitions": len(topic.partitions),
-        "replication": _copies(topic),
-        "internal": topic.is_internal,
-    }
-
-
-def _copies(topic: Topic) -> int:
-    return max((len(partition.replicas) for partition in topic.partitions.values()), default=0)
-
-
-def topic_id_text(topic_id: bytes) -> str | None:
-    """As Kafka's tools write it; None where the broker is too old for ids."""
-    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode() if any(topic_id) else None
-
-
 # -- describe
 
 
 async def _describe(options: argparse.Namespace, output: Output) -> int:
+    from semel.views.topics import described, description
+
     async with admin_for(options) as admin:
         topics = await described(admin, options.topics)
-        documents = [await _description(admin, topic) for topic in topics.values()]
+        documents = [await description(admin, topic) for topic in topics.values()]
     if output.is_json:
         output.json(documents)
         return Exit.OK
@@ -239,63 +222,6 @@ async def _describe(options: argparse.Namespace, output: Output) -> int:
             output.line()
         _show(output, document, options)
     return Exit.OK
-
-
-async def described(admin: Admin, names: list[str]) -> dict[str, Topic]:
-    """Topics by name; NotFound says which are not there."""
-    from semel.client.admin.outcome import AdminErrors
-    from semel.client.errors import UnknownTopic
-
-    try:
-        return await admin.describe_topics(dict.fromkeys(names))
-    except UnknownTopic:
-        missing = list(dict.fromkeys(names))
-    except AdminErrors as errors:
-        missing = [name for name, error in errors.errors.items() if isinstance(error, UnknownTopic)]
-        if len(missing) < len(errors.errors):
-            raise
-    raise NotFound(no_such_topic(*missing))
-
-
-def no_such_topic(*names: str) -> str:
-    which = " and ".join(repr(name) for name in names)
-    return f"there is no topic {which}; semel topic list shows what there is, semel topic create makes one"
-
-
-async def _description(admin: Admin, topic: Topic) -> dict[str, Any]:
-    from semel.client.admin.values import ConfigResource, OffsetSpec
-
-    resource = ConfigResource.topic(topic.name)
-    settings = (await admin.describe_configs(resource))[resource]
-    starts = await admin.list_offsets(topic.name, OffsetSpec.EARLIEST)
-    ends = await admin.list_offsets(topic.name, OffsetSpec.LATEST)
-    stable = await admin.list_offsets(topic.name, OffsetSpec.LATEST, isolation_level="read_committed")
-    return {
-        **_listed(topic),
-        "settings": {name: _setting(settings[name]) for name in sorted(settings)},
-        "partitions": [_partition(topic, number, starts, ends, stable) for number in sorted(topic.partitions)],
-    }
-
-
-def _setting(entry: ConfigEntry) -> dict[str, Any]:
-    return {"value": entry.value, "source": entry.source.name.lower()}
-
-
-def _partition(topic: Topic, number: int, *offsets: Mapping[TopicPartition, OffsetAndTimestamp]) -> dict[str, Any]:
-    from semel.client.metadata import TopicPartition
-
-    partition = topic.partitions[number]
-    start, end, stable = (some[TopicPartition(topic.name, number)].offset for some in offsets)
-    return {
-        "partition": number,
-        "leader": partition.leader_id,
-        "leader_epoch": partition.leader_epoch,
-        "replicas": list(partition.replicas),
-        "in_sync": list(partition.in_sync),
-        "start_offset": start,
-        "last_stable_offset": stable,
-        "end_offset": end,
-    }
 
 
 def _show(output: Output, document: dict[str, Any], options: argparse.Namespace) -> None:
@@ -337,6 +263,7 @@ def _joined(numbers: list[int]) -> str:
 
 async def _alter(options: argparse.Namespace, output: Output) -> int:
     from semel.client.admin.values import ConfigResource
+    from semel.views.topics import described
 
     changes = pairs(options.config, "--config")
     if options.partitions is None and not changes and not options.reset:
@@ -381,6 +308,8 @@ def _replicas(options: argparse.Namespace) -> int:
 
 
 async def _delete(options: argparse.Namespace, output: Output) -> int:
+    from semel.views.refusals import no_such_topic
+
     names = list(dict.fromkeys(options.topics))
     async with admin_for(options) as admin:
         there = await admin.list_topics(include_internal=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from semel.cli.connection import admin_for, shown_options
 from semel.cli.failures import CommandFailed, Exit, WrongCall
 from semel.cli.output import Output, count_text
-from semel.cli.topic import described
+from semel.views.topics import described
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

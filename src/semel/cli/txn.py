@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from semel.cli.connection import add_connection_arguments, admin_for, run
 from semel.cli.failures import Exit, NotFound
 from semel.cli.output import Cell, Output, add_output_arguments, duration_text, time_text
 from semel.cli.positions import at_least_zero, duration_ms, place
-
-if TYPE_CHECKING:
-    from semel.client.admin.admin import Admin
-    from semel.client.admin.group_values import TransactionDescription
 
 _EXAMPLES = """examples:
   semel txn list
@@ -48,7 +43,6 @@ _WHY_STUCK = """examples:
   semel txn why-stuck payments/0
   semel txn why-stuck payments --json
 """
-_OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -136,6 +130,8 @@ def _why_stuck(options: argparse.Namespace) -> int:
 
 
 async def _list(options: argparse.Namespace, output: Output) -> int:
+    from semel.views.transactions import OPEN_STATES, known, transaction_document
+
     async with admin_for(options) as admin:
         listed = await admin.list_transactions(
             states=options.state, longer_than_ms=options.longer_than, pattern=options.pattern
@@ -149,7 +145,7 @@ async def _list(options: argparse.Namespace, output: Output) -> int:
         rows = [
             (
                 one["transactional_id"],
-                Cell(one["state"], "yellow" if one["state"] in _OPEN_STATES else ""),
+                Cell(one["state"], "yellow" if one["state"] in OPEN_STATES else ""),
                 one["producer_id"],
                 one["producer_epoch"],
                 _age(one["age_ms"]),
@@ -164,42 +160,6 @@ async def _list(options: argparse.Namespace, output: Output) -> int:
     return Exit.OK
 
 
-async def known(admin: Admin, names: Collection[str]) -> dict[str, TransactionDescription]:
-    """Those that are still there: one may expire after it was listed."""
-    from semel.client.admin.outcome import AdminErrors
-    from semel.client.errors import BrokerRefused
-    from semel.wire.errors import ErrorCode
-
-    if not names:
-        return {}
-    try:
-        return await admin.describe_transactions(names)
-    except BrokerRefused as error:
-        if error.code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-            return {}
-        raise
-    except AdminErrors as errors:
-        if all(error.code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND for error in errors.errors.values()):
-            return dict(errors.results)
-        raise
-
-
-def transaction_document(one: TransactionDescription, now_ms: int) -> dict[str, Any]:
-    """Brokers also tell when the last one began, of which nothing is open: that is left out."""
-    started_ms = one.started_ms if one.state in _OPEN_STATES else None
-    return {
-        "transactional_id": one.transactional_id,
-        "state": one.state,
-        "producer_id": one.producer_id,
-        "producer_epoch": one.producer_epoch,
-        "started_ms": started_ms,
-        "age_ms": None if started_ms is None else max(now_ms - started_ms, 0),
-        "timeout_ms": one.timeout_ms,
-        "coordinator": one.coordinator_id,
-        "partitions": [f"{topic}/{number}" for topic, number in sorted(one.partitions)],
-    }
-
-
 def _age(age_ms: int | None) -> str | None:
     return None if age_ms is None else duration_text(age_ms)
 
@@ -208,6 +168,8 @@ def _age(age_ms: int | None) -> str | None:
 
 
 async def _describe(options: argparse.Namespace, output: Output) -> int:
+    from semel.views.transactions import known, no_such_id, transaction_document
+
     names = list(dict.fromkeys(options.ids))
     async with admin_for(options) as admin:
         found = await known(admin, names)
@@ -228,18 +190,15 @@ async def _describe(options: argparse.Namespace, output: Output) -> int:
     return Exit.OK
 
 
-def no_such_id(*names: str) -> str:
-    which = " and ".join(repr(name) for name in names)
-    return f"there is no transactional id {which}; semel txn list shows what there is"
-
-
 def _show(output: Output, document: dict[str, Any]) -> None:
+    from semel.views.transactions import OPEN_STATES
+
     started_ms = document["started_ms"]
     since = None if started_ms is None else f"{time_text(started_ms)} ({duration_text(document['age_ms'])})"
     output.facts(
         [
             ("transactional id", document["transactional_id"]),
-            ("state", Cell(document["state"], "yellow" if document["state"] in _OPEN_STATES else "")),
+            ("state", Cell(document["state"], "yellow" if document["state"] in OPEN_STATES else "")),
             ("producer", f"id {document['producer_id']}, epoch {document['producer_epoch']}"),
             ("open since", since),
             ("times out after", duration_text(document["timeout_ms"])),

@@ -26,6 +26,7 @@ from semel.client.errors import (
     UnknownGroup,
     UnknownTopic,
 )
+from semel.views.refusals import Misasked, Missing, Refusal
 from semel.wire.errors import ErrorCode
 
 
@@ -36,6 +37,9 @@ from semel.wire.errors import ErrorCode
         (WrongCall("x"), Exit.WRONG_CALL),
         (NotFound("x"), Exit.NOT_FOUND),
         (Terminated("x"), Exit.TERMINATED),
+        (Refusal("x"), Exit.FAILED),
+        (Misasked("x"), Exit.WRONG_CALL),
+        (Missing("x"), Exit.NOT_FOUND),
         (KeyboardInterrupt(), Exit.INTERRUPTED),
         (BadSetting("x"), Exit.WRONG_CALL),
         (UnknownTopic("x"), Exit.NOT_FOUND),

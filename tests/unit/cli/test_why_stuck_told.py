@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from semel.cli.connection import shown_options
 from semel.cli.main import parser_for
 from semel.cli.output import Output
-from semel.cli.txn_why_stuck import _command, _show
+from semel.cli.txn_why_stuck import _show
 from semel.client.admin.group_values import OpenTransaction, ProducerState, TransactionDescription
 from semel.client.metadata import TopicPartition
+from semel.views.stuck import ending_command
 
 PLACE = TopicPartition("payments", 0)
 ONE: dict[str, Any] = {
@@ -127,4 +129,4 @@ def opened(
 def test_the_command_fits_what_is_open(one: OpenTransaction, command: str | None) -> None:
     options = parser_for("txn").parse_args(["txn", "why-stuck", "payments/0", "--context", "prod"])
 
-    assert _command(one, options) == command
+    assert ending_command(one, shown_options(options)) == command
