@@ -18,19 +18,21 @@ AT_A_TIME = 8
 FIRST = int(os.environ.get("FIRST_FRESH_SEED") or random.SystemRandom().randrange(1 << 20, 1 << 40))
 
 
-def kept_seeds() -> list[int]:
+def kept_seeds() -> list[tuple[int, int]]:
+    """Each with the number of nodes that it was run with."""
     lines = Path(__file__).with_name("seeds.txt").read_text().splitlines()
-    return [int(line.split()[0]) for line in lines if line.strip() and not line.startswith("#")]
+    names = [line.split()[0] for line in lines if line.strip() and not line.startswith("#")]
+    return [(int(seed), int(nodes or 1)) for seed, _, nodes in (name.partition("/") for name in names)]
 
 
-def check(seed: int) -> None:
-    explored = explore_one(seed)
-    assert not explored.violations, f"semel sim --seed {seed}: {explored.violations[:5]}"
+def check(seed: int, nodes: int = 1) -> None:
+    explored = explore_one(seed, nodes)
+    assert not explored.violations, f"semel sim --seed {seed} --nodes {nodes}: {explored.violations[:5]}"
 
 
-@pytest.mark.parametrize("seed", kept_seeds())
-def test_a_seed_that_has_found_something_finds_nothing_any_more(seed: int) -> None:
-    check(seed)
+@pytest.mark.parametrize(("seed", "nodes"), kept_seeds())
+def test_a_seed_that_has_found_something_finds_nothing_any_more(seed: int, nodes: int) -> None:
+    check(seed, nodes)
 
 
 @pytest.mark.parametrize("start", range(0, FRESH, AT_A_TIME))

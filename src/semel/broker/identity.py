@@ -13,8 +13,8 @@ from semel.host.api import Disk
 from semel.log.checkpoints import HIGH_WATERMARKS
 from semel.log.node_file import FILE_NAME as _NOTES
 
-_FILE = "meta.properties"
-_OF_A_NODE = (_FILE, "__cluster_metadata-0", ".lock")
+FILE_NAME = "meta.properties"
+_OF_A_NODE = (FILE_NAME, "__cluster_metadata-0", ".lock")
 _OF_KAFKA = ("__cluster_metadata-0/quorum-state", HIGH_WATERMARKS)
 _OF_A_PARTITION = "partition.metadata"
 _OF_THE_SYSTEM = "lost+found"
@@ -29,7 +29,7 @@ class WrongDirectory(Exception):
 def check_place(disk: Disk, root: str) -> None:
     """Raises WrongDirectory where a node must not keep its data. Call it before anything is written there."""
     for parent in PurePosixPath(root).parents:
-        for name in (_FILE, _OF_A_PARTITION):
+        for name in (FILE_NAME, _OF_A_PARTITION):
             if disk.exists(f"{parent}/{name}"):
                 raise WrongDirectory(
                     f"{root} lies inside the data directory of another node ({parent}/{name}): choose a directory "
@@ -106,7 +106,7 @@ def format_directory(disk: Disk, root: str, cluster_id: str, node_id: int, rando
 
 def read_identity(disk: Disk, root: str) -> Identity | None:
     """None if the directory was never formatted; the directory id of one from before there were any is empty."""
-    path = f"{root}/{_FILE}"
+    path = f"{root}/{FILE_NAME}"
     if not disk.exists(path):
         return None
     text = disk.read_file(path).decode(errors="replace")
@@ -125,7 +125,7 @@ def write_identity(disk: Disk, root: str, identity: Identity) -> None:
         f"node.id={identity.node_id}",
         f"directory.id={identity.directory_id}",
     ]
-    disk.replace_file_now(f"{root}/{_FILE}", ("\n".join(lines) + "\n").encode())
+    disk.replace_file_now(f"{root}/{FILE_NAME}", ("\n".join(lines) + "\n").encode())
 
 
 def new_id(random: Random) -> str:

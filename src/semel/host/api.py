@@ -132,6 +132,9 @@ class Disk(Protocol):
 
     def is_dir(self, path: str) -> bool: ...
 
+    def file_number(self, path: str) -> int:
+        """What the file system knows the file by: the same after a restart, and another for a copy of the file."""
+
     def list_dir(self, path: str) -> list[str]:
         """Names in a directory, sorted."""
 

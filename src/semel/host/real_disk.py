@@ -200,6 +200,9 @@ class RealDisk:
     def is_dir(self, path: str) -> bool:
         return os.path.isdir(path)
 
+    def file_number(self, path: str) -> int:
+        return os.stat(path).st_ino
+
     def list_dir(self, path: str) -> list[str]:
         return sorted(self._with_descriptor(lambda: os.listdir(path)))
 

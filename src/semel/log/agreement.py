@@ -18,7 +18,7 @@ from semel.log.listing import measured_now
 from semel.log.log import Log
 from semel.log.segment import LOG_SUFFIX, Segment
 from semel.log.snapshots import SNAPSHOT_SUFFIX, remove_snapshot, snapshot_path, window_path
-from semel.log.types import Offset
+from semel.log.types import Epoch, Offset
 from semel.log.unchecked_indexes import UncheckedIndexes, tell_made_anew
 
 logger = logging.getLogger("semel.log")
@@ -31,6 +31,7 @@ class Agreement:
         self._inventory = inventory
         self._was_clean = was_clean
         self._found_epochs = LeaderEpochs()
+        self._written_epochs: list[tuple[Epoch, Offset]] | None = None
         self.end_offset = 0 if inventory is None else inventory.end_offset
         """Everything below was durable."""
 
@@ -125,6 +126,10 @@ class Agreement:
         # The file may be newer than the inventory, if the node died between the two.
         return known, [] if self._was_clean else [segment for segment in trusted if self._noted(segment) is None]
 
+    def epochs_written(self, epochs: LeaderEpochs) -> None:
+        """The start itself has written the file: it holds these now."""
+        self._written_epochs = list(epochs.entries)
+
     def check_epochs(self, log: Log) -> None:
         """Tells if the file was not what it should have been. It is written anew with the next segment."""
         found = self._found_epochs
@@ -139,10 +144,13 @@ class Agreement:
 
     def hand_over(self, log: Log) -> None:
         """From now on the log keeps the inventory."""
+        written = self._written_epochs
         if self._inventory is None:
-            log.inventory.epochs = list(self._found_epochs.entries)
+            log.inventory.epochs = list(self._found_epochs.entries) if written is None else written
             return
         log.inventory = inventory = self._inventory
+        if written is not None:
+            inventory.epochs = written
         bases = {segment.base_offset for segment in log.segments}
         # The active segment is written to again: what was noted of it was true for this start.
         known = inventory.segments.items()

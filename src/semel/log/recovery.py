@@ -330,6 +330,7 @@ class _Loader:
             if self.epochs.is_dirty:
                 self.disk.replace_file_now(f"{self.directory}/{EPOCHS_FILE}", self.epochs.encode())
                 self.epochs.is_dirty = False
+                self.agreement.epochs_written(self.epochs)
             write_snapshot_now(self.disk, self.directory, self.segments[-1].base_offset, rows)
 
     def _scan(self, number: int, segment: Segment, limit: Offset) -> bool:

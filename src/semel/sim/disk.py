@@ -268,6 +268,13 @@ class SimDisk:
         self.check_alive()
         return isinstance(self._node(path), Directory)
 
+    def file_number(self, path: str) -> int:
+        self.check_alive()
+        node = self._node(path)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return node.number
+
     def list_dir(self, path: str) -> list[str]:
         self.check_alive()
         return sorted(self._directory(path).names)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import random as random_module
 from collections.abc import Iterator
 from enum import IntEnum
-from itertools import count
 
 SECTOR_BYTES = 512
 
@@ -143,16 +142,21 @@ Assignment = tuple[Directory, str, Node | None]
 
 
 class Medium:
-    def __init__(self) -> None:
-        self._numbers = count(1)
+    def __init__(self, first_number: int = 1) -> None:
+        self._next_number = first_number
         self.root = Directory(0)
         self._pending: list[list[Assignment]] = []  # changes of names in order; each survives whole or not at all
 
+    def _number(self) -> int:
+        number = self._next_number
+        self._next_number += 1
+        return number
+
     def new_content(self) -> Content:
-        return Content(next(self._numbers))
+        return Content(self._number())
 
     def new_directory(self) -> Directory:
-        return Directory(next(self._numbers))
+        return Directory(self._number())
 
     def change_names(self, *assignments: Assignment) -> None:
         """One change of the tree: a creation, a removal (None), or a rename, which is both at once."""
@@ -191,8 +195,9 @@ class Medium:
                 yield from self.contents(node)
 
     def copy(self) -> Medium:
-        """A new medium with what can be read now, all of it safe: as a backup, put on another disk."""
-        medium = Medium()
+        """A new medium with what can be read now, all of it safe: as a backup, put on another disk. Its files are
+        others, and have other numbers."""
+        medium = Medium(self._next_number)
 
         def copied(node: Node) -> Node:
             if isinstance(node, Content):
@@ -221,18 +226,16 @@ class Medium:
                 for directory, name, node in change:
                     _assign(durable(directory), name, node)
 
-        medium = Medium()
+        medium = Medium(self._next_number)
         copies: dict[int, Node] = {}
 
         def copy(node: Node) -> Node:
             if node.number in copies:
                 return copies[node.number]
             if isinstance(node, Content):
-                content = medium.new_content()
-                content.data = bytearray(node.survivor(random))
-                copies[node.number] = content
+                content = copies[node.number] = Content(node.number, node.survivor(random))
                 return content
-            directory = copies[node.number] = medium.new_directory() if node.number else medium.root
+            directory = copies[node.number] = Directory(node.number) if node.number else medium.root
             for name, inner in sorted(durable(node).items()):
                 directory.names[name] = directory.durable_names[name] = copy(inner)
             return directory

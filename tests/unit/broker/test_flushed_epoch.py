@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from semel.broker.flushed_epoch import FILE_NAME, FlushedEpoch
+from semel.broker.identity import Identity, write_identity
 from semel.sim.host import SimWorld
 from semel.sim.loop import SimLoop, run
 from semel.sim.world.findings import Findings
@@ -19,6 +20,7 @@ def test_an_epoch_is_there_after_power_was_lost_and_gone_when_it_is_void() -> No
         disk = world.disk("node")
         disk.make_dirs("/data")
         disk.sync_parents_now("/data")
+        write_identity(disk, "/data", Identity("cluster", 1, "directory"))
         epoch = FlushedEpoch(disk, "/data")
         assert epoch.read() == -1
         await epoch.write(17)
@@ -40,9 +42,32 @@ def test_damage_of_the_file_is_as_if_there_were_none() -> None:
     async def main() -> None:
         disk = SimWorld(loop, 1).disk("node")
         disk.make_dirs("/data")
-        for content in (b"", b"{}", b"[]", b'{"brokerEpoch":"x"}'):
+        write_identity(disk, "/data", Identity("cluster", 1, "directory"))
+        inode = disk.file_number("/data/meta.properties")
+        no_number = b'{"inode":%d,"brokerEpoch":"x"}' % inode
+        for content in (b"", b"{}", b"[]", b'{"brokerEpoch":17}', b'{"inode":"x","brokerEpoch":17}', no_number):
             disk.replace_file_now(f"/data/{FILE_NAME}", content)
             assert FlushedEpoch(disk, "/data").read() == -1
+
+    run(main(), loop=loop)
+
+
+def test_a_copy_of_the_directory_is_not_believed() -> None:
+    loop = SimLoop()
+
+    async def main() -> None:
+        world = SimWorld(loop, 1)
+        disk = world.disk("node")
+        disk.make_dirs("/data")
+        disk.sync_parents_now("/data")
+        write_identity(disk, "/data", Identity("cluster", 1, "directory"))
+        await FlushedEpoch(disk, "/data").write(17)
+        world.restore("copy", world.image("node"))
+        copy = world.disk("copy")
+        assert copy.read_file(f"/data/{FILE_NAME}") == disk.read_file(f"/data/{FILE_NAME}")
+        assert FlushedEpoch(copy, "/data").read() == -1
+        await FlushedEpoch(copy, "/data").write(18)
+        assert FlushedEpoch(copy, "/data").read() == 18
 
     run(main(), loop=loop)
 

@@ -92,6 +92,17 @@ def test_names_are_listed_in_order(disk, root):
         disk.list_dir(f"{root}/nothing")
 
 
+def test_a_file_keeps_its_number_when_it_is_renamed_and_others_have_others(disk, root):
+    disk.replace_file_now(f"{root}/a", b"1")
+    disk.replace_file_now(f"{root}/b", b"1")
+    number = disk.file_number(f"{root}/a")
+    assert number != disk.file_number(f"{root}/b")
+    disk.rename(f"{root}/a", f"{root}/c")
+    assert disk.file_number(f"{root}/c") == number
+    with pytest.raises(FileNotFoundError):
+        disk.file_number(f"{root}/a")
+
+
 def test_a_renamed_file_keeps_working_under_its_new_path(disk, root):
     file = disk.open(f"{root}/a", create=True)
     file.write_at(0, b"one")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from log_samples import NOW_MS, batch, batches_from, load, mark, new_log, offsets_from, write
 
+from semel.log.epochs import read_epochs
 from semel.log.errors import BrokenLog
 from semel.log.log import Log
 from semel.log.snapshots import snapshot_offsets
@@ -354,6 +355,16 @@ async def test_missing_epochs_are_read_from_the_batches(clean: bool, harm: str) 
         disk.replace_file_now(path, b"0\n3\n0 0\n1")
     again, _ = load(disk.after_kill(), clean=clean, recovery_point=40, **SMALL)
     assert again.epochs.entries == [(0, 0), (1, 15), (2, 30)]
+
+
+def test_epochs_that_a_start_has_written_are_noted_as_written() -> None:
+    disk = SimDisk()
+    log = new_log(disk, **SMALL)
+    fill(log)
+    again, _ = load(disk.after_kill(), **SMALL)
+    assert again.epochs.entries == [(0, 0), (1, 15), (2, 30)]
+    assert not again.epochs.is_dirty
+    assert again.inventory.epochs == read_epochs(again.disk, again.directory).entries == again.epochs.entries
 
 
 def test_epochs_of_a_lost_tail_are_forgotten() -> None:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from semel.broker.broker import Broker
-from semel.broker.flushed_epoch import FILE_NAME
 from semel.broker.identity import WrongDirectory
 from semel.config import BrokerConfig
 from semel.log.errors import BrokenLog, CorruptSegment, Refused
@@ -196,10 +195,6 @@ class SimulatedNode:
             self.lose_power(down_s)
         self.world.restore(self.name, image)
         self._dead, self.has_other_disk = None, True
-        # As the guide asks of whoever restores one: nobody can tell it from the disk of a node that was killed.
-        if self.disk.exists(f"{ROOT}/{FILE_NAME}"):
-            self.disk.remove(f"{ROOT}/{FILE_NAME}")
-            self.disk.sync_dir_now(ROOT)
 
     @property
     def settings(self) -> Mapping[str, str]:
