@@ -226,7 +226,9 @@ def test_a_node_tells_programs_where_it_is_and_that_it_has_stopped(tmp_path: Pat
     assert (ready["event"], host, ready["data"]) == ("ready", "127.0.0.1", str(tmp_path / "data"))
     assert int(port) > 0
     assert ready["start_ms"] > 0
-    assert stopped == {"event": "stopped"}
+    assert (stopped["event"], stopped["slow_turns"]["over_ms"]) == ("stopped", 5)
+    assert stopped["slow_turns"]["clock"]["longest_ms"] >= stopped["slow_turns"]["processor"]["longest_ms"]
+    assert stopped["slow_turns"]["processor"]["count"] == 0
 
 
 # -- the page

@@ -102,6 +102,7 @@ class Broker:
         self.following: FollowingPart | None = None
         self.broker_part: BrokerPart | None = None
         self.joining: Joining | None = None
+        self._is_leaving = False
         self._is_stopping = False
 
     @property
@@ -327,13 +328,20 @@ class Broker:
         if self.joining is not None:
             self.joining.lifecycle.hurry()
 
+    async def leave(self) -> None:
+        """The first part of a clean stop: others lead what this node has led. It serves until then."""
+        if self._is_leaving:
+            return
+        self._is_leaving = True
+        if self.joining is not None:
+            await self.joining.leave()
+
     async def stop(self) -> None:
         """A clean stop: the next start needs no recovery."""
         if self._is_stopping:
             return
         self._is_stopping = True
-        if self.joining is not None:
-            await self.joining.leave()
+        await self.leave()
         self.server.close()
         if self.broker_part is not None:
             await self.broker_part.close()

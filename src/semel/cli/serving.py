@@ -24,6 +24,7 @@ from semel.config import BrokerConfig, ConfigError, ListenerKind, NodeListener, 
 from semel.config.listeners import spelled
 from semel.host.api import AlreadyLocked
 from semel.host.descriptors import raise_limit
+from semel.host.loop_turns import LoopTurns
 from semel.host.real import real_host
 from semel.log.errors import BrokenLog
 from semel.quorum.observer import WrongCluster
@@ -50,7 +51,9 @@ def run(options: argparse.Namespace) -> int:
     send_buffer_bytes = config.int("socket.send.buffer.bytes")
     host = real_host(send_buffer_bytes=None if send_buffer_bytes == -1 else send_buffer_bytes)
     broker = Broker(host, config, _stop_at_once)
-    return asyncio.run(_serve(broker, is_json=options.json, stops_at_eof=options.stop_at_eof))
+    turns = LoopTurns()
+    with asyncio.Runner(loop_factory=turns.new_loop) as runner:
+        return runner.run(_serve(broker, turns, is_json=options.json, stops_at_eof=options.stop_at_eof))
 
 
 def _refuse(text: str) -> int:
@@ -104,7 +107,7 @@ def _age_ms() -> int:
     return round((time.clock_gettime(time.CLOCK_BOOTTIME) - started_ticks / os.sysconf("SC_CLK_TCK")) * 1000)
 
 
-async def _serve(broker: Broker, *, is_json: bool, stops_at_eof: bool) -> int:
+async def _serve(broker: Broker, turns: LoopTurns, *, is_json: bool, stops_at_eof: bool) -> int:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     if stops_at_eof and not _watch_input(loop, broker, stopping):
@@ -127,8 +130,12 @@ async def _serve(broker: Broker, *, is_json: bool, stops_at_eof: bool) -> int:
     # What is there now stays: to look through it for garbage again and again would hold up everybody for 20 ms.
     gc.freeze()
     _tell_ready(broker, data, is_json=is_json)
+    turns.reset()
     await stopping.wait()
     try:
+        await broker.leave()
+        slow_turns = turns.document()  # nobody is served any more
+        logger.info("%s", turns.told())
         await broker.stop()
     except OSError as error:
         if error.errno not in _NO_SPACE:
@@ -136,7 +143,7 @@ async def _serve(broker: Broker, *, is_json: bool, stops_at_eof: bool) -> int:
         advice = f"make some on the disk of {data} before it is started again; nothing is lost"
         return _end_with(Exit.FAILED, f"{error.strerror}: the node has ended as after a crash; {advice}")
     if is_json:
-        _say({"event": "stopped"})
+        _say({"event": "stopped", "slow_turns": slow_turns})
     else:
         print("semel has stopped cleanly", flush=True)
     return 0
