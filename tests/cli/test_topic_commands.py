@@ -25,6 +25,17 @@ def test_a_topic_is_created_listed_described_and_deleted(semel: Semel, unique: U
     assert name not in semel("topic", "list", "--names").lines
 
 
+def test_a_number_of_replicas_in_sync_that_a_topic_does_not_have_is_told(semel: Semel, unique: Unique) -> None:
+    name = unique("topic")
+    semel("topic", "create", name, "--config", "min.insync.replicas=2")
+    semel("produce", name, stdin=b"one\n")
+
+    told = "min.insync.replicas is 2, but counts as 1 where there are no more replicas\n"
+    assert semel("topic", "describe", name).err == told
+    semel("topic", "alter", name, "--reset", "min.insync.replicas")
+    assert semel("topic", "describe", name).err == ""
+
+
 def test_several_topics_at_once_and_those_that_could_not_be_made_are_told(semel: Semel, unique: Unique) -> None:
     one, two = unique("topic"), unique("topic")
     semel("topic", "create", one)

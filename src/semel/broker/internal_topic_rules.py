@@ -88,7 +88,7 @@ def new_topic(wanted: NewTopic, config: BrokerConfig, image: MetadataImage) -> N
         checked = checked_overrides(configs, Scope.TOPIC, broker=config)
     except ConfigError as error:
         raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
-    check_settings(wanted.name, config, image, checked, replicas=_asked_replicas(wanted))
+    check_settings(wanted.name, config, image, checked)
     if wanted.assignments:
         return NewTopic(wanted.name, assignments=wanted.assignments, configs=configs)
     replicas = wanted.replication_factor
@@ -99,30 +99,16 @@ def new_topic(wanted: NewTopic, config: BrokerConfig, image: MetadataImage) -> N
     return NewTopic(wanted.name, made.partitions, replicas, configs=configs)
 
 
-def _asked_replicas(wanted: NewTopic) -> int | None:
-    """How many replicas each partition gets at least, if that is said: brokers of Kafka go by their own settings."""
-    if wanted.assignments:
-        return min(len(replicas) for replicas in wanted.assignments.values())
-    return None if wanted.replication_factor == DEFAULT_COUNT else wanted.replication_factor
-
-
-def check_settings(
-    name: str, config: BrokerConfig, image: MetadataImage, overrides: Mapping[str, str], *, replicas: int | None = None
-) -> None:
+def check_settings(name: str, config: BrokerConfig, image: MetadataImage, overrides: Mapping[str, str]) -> None:
     """Raises Refused when a topic of a coordinator with these settings could lose what was acknowledged, or could not
-    take what has to be written. `replicas`: how many it is to have, if that is said."""
+    take what has to be written."""
     wanted, of_the_node = topic_config(overrides, config), topic_config({}, config)
-    made, known = _made_by_settings(name, config, image), image.topics.get(name)
-    if known is not None:
-        replicas = min(len(one.replicas) for one in known.partitions.values())
-    elif replicas is None:
-        replicas = made.replication_factor
+    made = _made_by_settings(name, config, image)
     least_segment = min(_LEAST_SEGMENT_BYTES, int(made.configs["segment.bytes"] or 0))
     least_message = min(_LEAST_MESSAGE_BYTES, of_the_node.max_message_bytes)
     most_unflushed = of_the_node.flush_messages
     for setting, is_right, allowed in (
         ("cleanup.policy", wanted.cleanup_policy == {"compact"}, "compact: it forgets by key, not by age"),
-        ("min.insync.replicas", wanted.min_insync_replicas <= replicas, f"at most its replicas, {replicas}"),
         ("segment.bytes", wanted.segment_bytes >= least_segment, f"at least {least_segment}"),
         ("max.message.bytes", wanted.max_message_bytes >= least_message, f"at least {least_message}"),
         ("flush.messages", wanted.flush_messages <= most_unflushed, f"at most the node's own, {most_unflushed}"),

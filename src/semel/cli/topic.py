@@ -15,6 +15,7 @@ from semel.cli.positions import at_least_one
 if TYPE_CHECKING:
     pass
 
+_MIN_IN_SYNC = "min.insync.replicas"
 _EXAMPLES = """examples:
   semel topic create payments --partitions 3
   semel topic list
@@ -246,6 +247,10 @@ def _show(output: Output, document: dict[str, Any], options: argparse.Namespace)
         for one in document["partitions"]
     ]
     output.table(("PARTITION", "LEADER", "REPLICAS", "IN SYNC", "START", "STABLE", "END"), rows)
+    least = int(document["settings"].get(_MIN_IN_SYNC, {"value": 1})["value"])
+    fewest = min((len(one["replicas"]) for one in document["partitions"]), default=least)
+    if fewest < least:
+        output.note(f"{_MIN_IN_SYNC} is {least}, but counts as {fewest} where there are no more replicas")
     held = [one["partition"] for one in document["partitions"] if one["last_stable_offset"] < one["end_offset"]]
     for number in held:
         output.note(

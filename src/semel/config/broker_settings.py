@@ -76,7 +76,8 @@ TOPICS = [
             "Whether asking for the metadata of an unknown topic creates it, if the client allows it too."),
     Setting("delete.topic.enable", BOOLEAN, True, "Whether topics can be deleted."),
     Setting("min.insync.replicas", INT, 1,
-            "How many replicas, the leader included, must be in sync before a write with acks=all is taken.",
+            "How many replicas, the leader included, must be in sync before a write with acks=all is taken; no more "
+            "than a partition has.",
             minimum=1, needs_restart=False),
     Setting("unclean.leader.election.enable", BOOLEAN, False, UNCLEAN_ELECTION, needs_restart=False),
     Setting("message.max.bytes", INT, MEBIBYTE + 12,

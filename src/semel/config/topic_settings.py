@@ -64,7 +64,8 @@ TOPIC_SETTINGS = by_name([
     _inherits("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms",
               "A record younger than this is not compacted."),
     _inherits("min.insync.replicas", "min.insync.replicas",
-              "How many replicas, the leader included, must be in sync before a write with acks=all is taken."),
+              "How many replicas, the leader included, must be in sync before a write with acks=all is taken; no more "
+              "than a partition has."),
     _inherits("preallocate", "log.preallocate",
               "Accepted and without effect: semel never allocates a segment ahead of its data."),
     _inherits("retention.bytes", "log.retention.bytes",

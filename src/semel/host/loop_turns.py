@@ -1,7 +1,7 @@
 """Counts the turns of an event loop that take too long: nobody else is served meanwhile.
 
-A turn is what the loop does between two looks at its sockets. It is measured twice: by the clock, on which other programs
-of a busy machine count, too, and by the processor time of its thread, which is what this program has done.
+A turn is what the loop does between two looks at its sockets. It is measured twice: by the clock, on which other
+programs of a busy machine count, too, and by the processor time of its thread, which is what this program has done.
 
 It is cheap enough to be always on, because it takes the place of a selector of the standard library and does less: the
 clock is read twice a turn (0.05 us each), the processor time, which is a system call, once for every quarter of a

@@ -183,8 +183,8 @@ class Partition(TermEnd):
     def append(self, batch: Validated, acks: int) -> Appended:
         """Writes a validated batch; raises Refused. `when_committed` tells when it is safe."""
         config = self.log.config
-        if self._lacks_replicas(acks):
-            raise self._not_enough(ErrorCode.NOT_ENOUGH_REPLICAS)
+        if acks == ACKS_ALL:
+            self._check_replicas()
         header = batch.header
         appended = self._append(self.log.append, batch.batch, header, self.leader_epoch, self.clock.wall_ms())
         if config.stamps_at_append and not appended.is_duplicate:
@@ -192,21 +192,12 @@ class Partition(TermEnd):
         return appended
 
     def _lacks_replicas(self, acks: int) -> bool:
-        if acks != ACKS_ALL:
-            return False
-        replicas = self.replicas
-        return self.log.config.min_insync_replicas > 1 if replicas is None else not replicas.has_enough
-
-    def _not_enough(self, code: ErrorCode) -> Refused:
-        least = self.log.config.min_insync_replicas
-        count = 1 if self.replicas is None else len(self.replicas.in_sync.isr)
-        replicas = "1 replica is" if count == 1 else f"{count} replicas are"
-        return Refused(code, f"min.insync.replicas is {least}, but {replicas} in sync")
+        return acks == ACKS_ALL and self.replicas is not None and not self.replicas.has_enough
 
     def _check_replicas(self) -> None:
         """What this node writes itself has to be on enough replicas, too."""
         if self.replicas is not None and not self.replicas.has_enough:
-            raise self._not_enough(ErrorCode.NOT_ENOUGH_REPLICAS)
+            raise self.replicas.too_few(ErrorCode.NOT_ENOUGH_REPLICAS)
 
     def rules_for(self, acks: int) -> OrdinaryRules | None:
         """What batches are like that can be written as they are. None: with the settings of this topic, none is."""
@@ -309,7 +300,7 @@ class Partition(TermEnd):
         high_watermark, waiting = self.log.high_watermark, self.waiting
         if self.replicas is not None and not self.replicas.may_have_enough:
             while waiting and waiting[0][0] < high_watermark:
-                _refuse(waiting.popleft()[2], self._not_enough(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
+                _refuse(waiting.popleft()[2], self.replicas.too_few(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
         while waiting and waiting[0][0] < high_watermark:
             future = waiting.popleft()[2]
             if not future.done():

@@ -75,6 +75,13 @@ class Replicas:
         """Whether batches with acks=all that are committed now may be called so."""
         return self.in_sync.may_have_enough(self._partition.log.config.min_insync_replicas)
 
+    def too_few(self, code: ErrorCode) -> Refused:
+        """What who writes is told when there are not enough."""
+        least = self.in_sync.effective_min_isr(self._partition.log.config.min_insync_replicas)
+        count = len(self.in_sync.isr)
+        replicas = "1 replica is" if count == 1 else f"{count} replicas are"
+        return Refused(code, f"{least} replicas have to be in sync (min.insync.replicas), but {replicas}")
+
     # -- what happens
 
     def appended(self) -> None:

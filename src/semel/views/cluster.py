@@ -50,6 +50,7 @@ class PartitionView:
     replicas: tuple[int, ...]
     in_sync: tuple[int, ...]
     min_in_sync: int | None
+    """As it counts: no more than there are replicas."""
     lacks: Mapping[int, int | None]
 
     @property
@@ -59,7 +60,7 @@ class PartitionView:
     @property
     def is_below_min(self) -> bool:
         """Whether it refuses writes with acks=all."""
-        return self.min_in_sync is not None and len(self.in_sync) < min(self.min_in_sync, len(self.replicas))
+        return self.min_in_sync is not None and len(self.in_sync) < self.min_in_sync
 
 
 @dataclass(frozen=True)
@@ -315,6 +316,6 @@ def _partition(topic: Topic, number: int, least: Mapping[str, int], lacking: _La
         partition.leader_epoch,
         partition.replicas,
         partition.in_sync,
-        least.get(topic.name),
+        min(least[topic.name], len(partition.replicas)) if topic.name in least else None,
         {node_id: lacking.of(place, node_id) for node_id in partition.replicas if node_id not in partition.in_sync},
     )

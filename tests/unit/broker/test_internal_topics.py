@@ -93,7 +93,6 @@ async def alter(client: RawClient, topic: str, *operations: tuple[int, str, str 
         (SET, "cleanup.policy", ""),
         (APPEND, "cleanup.policy", "delete"),
         (DELETE, "cleanup.policy", None),
-        (SET, "min.insync.replicas", "2"),
         (SET, "segment.bytes", "1000"),
         (SET, "max.message.bytes", "1000"),
         (SET, "flush.messages", "100"),
@@ -169,7 +168,6 @@ async def test_a_client_creates_one_as_the_node_would(node: Node, topic: str) ->
         ({"replication_factor": 3}, ErrorCode.INVALID_REPLICATION_FACTOR),
         # What a broker of Kafka asks for by its own settings: it is to hear that nodes are missing.
         ({"replication_factor": 3, "configs": in_sync}, ErrorCode.INVALID_REPLICATION_FACTOR),
-        ({"replication_factor": 1, "configs": in_sync}, ErrorCode.INVALID_CONFIG),
         ({"configs": [CreatableTopicConfig(name="cleanup.policy", value="delete")]}, ErrorCode.INVALID_CONFIG),
         ({"configs": [CreatableTopicConfig(name="segment.bytes", value="many")]}, ErrorCode.INVALID_CONFIG),
     ):

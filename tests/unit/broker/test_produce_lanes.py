@@ -227,7 +227,6 @@ async def test_a_topic_that_is_made_anew_has_no_lane_of_the_old_one(node: Node, 
         ("max.message.bytes", "100", ErrorCode.MESSAGE_TOO_LARGE),
         ("message.timestamp.before.max.ms", "1000", ErrorCode.INVALID_TIMESTAMP),
         ("cleanup.policy", "compact", ErrorCode.INVALID_RECORD),
-        ("min.insync.replicas", "2", ErrorCode.NOT_ENOUGH_REPLICAS),
     ],
 )
 def test_settings_that_change_count_for_the_next_request(
