@@ -17,6 +17,11 @@ Result = TypeVar("Result")
 Arguments = TypeVarTuple("Arguments")
 
 
+KEEPALIVE_S = 60
+"""A peer that has not been heard of for so long, not even by TCP's own probes, is gone: the connection ends with
+ETIMEDOUT. So nobody waits on a half-open connection for as long as a request may take (a JoinGroup: five minutes)."""
+
+
 class Clock(Protocol):
     """Wall time may jump and is for people and timestamps; monotonic time never goes back and is for intervals."""
 

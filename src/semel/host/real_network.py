@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from semel.host.api import Link
+from semel.host.api import KEEPALIVE_S, Link
 from semel.host.complaints import Complaints
 from semel.host.descriptors import shares
 from semel.host.ready_links import ReadyLinks
@@ -19,6 +19,9 @@ from semel.host.real_link import RealLink
 BACKLOG = 1024
 ACCEPTS_PER_TURN = 64
 PAUSE_S = 0.1
+KEEPALIVE_PROBES = 3
+KEEPALIVE_INTERVAL_S = 10
+KEEPALIVE_IDLE_S = KEEPALIVE_S - KEEPALIVE_PROBES * KEEPALIVE_INTERVAL_S
 
 _log = logging.getLogger(__name__)
 
@@ -99,6 +102,14 @@ class RealListener:
         self._sockets = []
 
 
+def _keep_alive(connected: socket.socket) -> None:
+    """Not TCP_USER_TIMEOUT: that ends a connection whose reader has paused, too."""
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)
+
+
 def _listening_socket(family: int, address: tuple[Any, ...], send_buffer_bytes: int | None) -> socket.socket:
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -130,6 +141,7 @@ class RealNetwork:
     def link(self, connected: socket.socket, address: tuple[Any, ...]) -> RealLink:
         connected.setblocking(False)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _keep_alive(connected)
         loop = asyncio.get_running_loop()
         ready_links = self._ready_links
         if ready_links is None or ready_links.is_closed or ready_links.loop is not loop:

@@ -392,6 +392,9 @@ class SimLink:
     def reset(self) -> None:
         self.end(ConnectionResetError(errno.ECONNRESET, "connection reset by peer"))
 
+    def time_out(self) -> None:
+        self.end(TimeoutError(errno.ETIMEDOUT, "the peer does not answer probes"))
+
     def _fail(self, error: Exception) -> None:
         _log.error("the receiver of %s failed: its connection is closed", self.peer, exc_info=error)
         self._break_off(error)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from sys import maxsize
 from typing import Literal, NoReturn
 
-from semel.host.api import Link
+from semel.host.api import KEEPALIVE_S, Link
 from semel.host.rounds import serve_readings
 from semel.sim.link import Pipe, SimLink
 from semel.sim.loop import SimLoop
@@ -193,12 +193,19 @@ class Wires:
             end.outgoing.reset_reader()
 
     def silence(self, link: SimLink) -> None:
-        """Half-open: what this end sends vanishes from now on, and nobody is told."""
+        """Half-open: what this end sends vanishes from now on. Both ends find out by their probes, which need the
+        answer of the other."""
         self.note(f"silenced {link!r}")
         link.outgoing.vanish()
+        for end in (link, link.other_end):
+            self._probe(end)
+
+    def _probe(self, link: SimLink) -> None:
+        self.loop.call_later(KEEPALIVE_S, link.time_out, context=self.context)
 
     def crash(self, node: str, *, silent: bool = False) -> None:
-        """The node's process is gone. Its peers see a reset or, if silent (power loss), nothing until it is back."""
+        """The node's process is gone. Its peers see a reset or, if silent (power loss), nothing until it is back or
+        their probes give up."""
         self.note(f"{node} crashed{' silently' if silent else ''}")
         self._starts[node] = self._starts.get(node, 0) + 1
         self._fuses.pop(node, None)
@@ -210,7 +217,9 @@ class Wires:
             if self.random.random() < 0.5:
                 link.outgoing.cut_short()  # else the node's last words still arrive
             other.outgoing.vanish(until_started=node)
-            if not silent:
+            if silent:
+                self._probe(other)
+            else:
                 link.outgoing.reset_reader()
 
     def started(self, node: str) -> None:

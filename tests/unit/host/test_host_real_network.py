@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from network_peers import Pair, Recorder
 
 from semel.host import real_link, real_network
-from semel.host.api import FileRange
+from semel.host.api import KEEPALIVE_S, FileRange
 from semel.host.ready_links import ReadyLinks
 from semel.host.real_disk import RealDisk
 from semel.host.real_network import RealNetwork
@@ -283,6 +283,22 @@ def test_hundreds_of_connections_are_accepted(run):
         for link in links + accepted:
             link.close()
         listener.close()
+
+    run(main())
+
+
+def test_a_peer_that_is_gone_without_a_word_is_found_out_by_keepalive(run):
+    async def main():
+        pair = await Pair.connect(RealNetwork())
+        for link in (pair.client, pair.server):
+            assert link._socket.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            idle_s, interval_s, probes = (
+                link._socket.getsockopt(socket.IPPROTO_TCP, option)
+                for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+            )
+            assert (idle_s, interval_s, probes) == (30, 10, 3)
+            assert idle_s + interval_s * probes == KEEPALIVE_S
+        pair.close()
 
     run(main())
 

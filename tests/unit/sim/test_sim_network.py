@@ -11,6 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "host"))
 from network_peers import Recorder
 
+from semel.host.api import KEEPALIVE_S
 from semel.sim.link import WINDOW_BYTES
 from semel.sim.loop import run
 from semel.sim.network import SimNetwork, Wires
@@ -207,8 +208,35 @@ def test_a_silent_link_swallows_bytes_and_tells_nobody():
         town.near.send([b"x" * 1_000_000])
         town.near.close()
         town.far.send([b"the other way works"])
-        await asyncio.sleep(1000)
+        await asyncio.sleep(KEEPALIVE_S - 1)
         assert (town.at_b.data, town.at_b.closings) == (b"", [])
+
+    run(main())
+
+
+@pytest.mark.parametrize("silenced", ["near", "far"])
+def test_both_ends_of_a_silent_link_find_out_by_keepalive(silenced):
+    async def main():
+        town = await Town.build()
+        await asyncio.sleep(1000)
+        assert town.at_a.closings == town.at_b.closings == [], "an idle link stays"
+        town.wires.silence(getattr(town, silenced))
+        await asyncio.sleep(KEEPALIVE_S - 1)
+        assert town.at_a.closings == town.at_b.closings == []
+        await asyncio.sleep(2)
+        assert [[type(reason) for reason in at.closings] for at in (town.at_a, town.at_b)] == [[TimeoutError]] * 2
+
+    run(main())
+
+
+def test_the_peer_of_a_node_that_lost_its_power_finds_out_by_keepalive():
+    async def main():
+        town = await Town.build()
+        town.wires.crash("b", silent=True)
+        await asyncio.sleep(KEEPALIVE_S - 1)
+        assert town.at_a.closings == []
+        await asyncio.sleep(2)
+        assert [type(reason) for reason in town.at_a.closings] == [TimeoutError]
 
     run(main())
 
@@ -217,7 +245,7 @@ def test_a_killed_node_resets_its_peers_and_a_silent_one_does_not():
     async def main(silent):
         town = await Town.build()
         town.wires.crash("b", silent=silent)
-        await asyncio.sleep(100)
+        await asyncio.sleep(KEEPALIVE_S - 10)
         told = [type(reason) for reason in town.at_a.closings]
         assert town.at_b.closings == []  # the dead are told nothing
         town.near.send([b"anybody there?"])
