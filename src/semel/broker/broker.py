@@ -70,7 +70,6 @@ class Broker:
     topics: Topics
     groups: GroupCoordinator
     transactions: TransactionCoordinator
-    controller: Controller
 
     def __init__(
         self,
@@ -102,6 +101,7 @@ class Broker:
         self.following: FollowingPart | None = None
         self.broker_part: BrokerPart | None = None
         self.joining: Joining | None = None
+        self._has_parts = False
         self._is_leaving = False
         self._is_stopping = False
 
@@ -119,6 +119,12 @@ class Broker:
         return self.metadata.committed
 
     @property
+    def controller(self) -> Controller:
+        """The active controller; raises Refused when that is elsewhere."""
+        assert self.controller_part is not None
+        return self.controller_part.current()
+
+    @property
     def budget(self) -> MemoryBudget:
         """What clients may take of its memory."""
         return self.long_requests.budget
@@ -134,12 +140,13 @@ class Broker:
         layout = self.config.layout
         log = self._open()
         if Role.CONTROLLER in layout.roles:
-            self._make_controller(log)
+            await self._make_controller(log)
         else:
             self._make_following(log)
         if Role.BROKER in layout.roles:
             self._make_broker()
         self._make_server()
+        self._has_parts = True
         self._follow_config()
         await self._listen()
         if layout.is_alone:
@@ -173,24 +180,34 @@ class Broker:
             store.set_aside(METADATA_TOPIC, PARTITION)
             return store.load(METADATA_TOPIC, PARTITION, TOPIC_ID_TEXT, config)
 
-    def _make_controller(self, log: Log) -> None:
+    async def _make_controller(self, log: Log) -> None:
+        part = ControllerPart(
+            self.host,
+            self.node,
+            log,
+            self.on_broken,
+            self._committed,
+            self._reloaded,
+            self.bound,
+            self.long_requests.slices,
+        )
+        self.controller_part = part
+        self.metadata: MetadataSource = part.metadata
+        self.cluster = part.roles.cluster
         try:
-            part = ControllerPart(
-                self.host, self.node, log, self.on_broken, self._committed, self.bound, self.long_requests.slices
-            )
+            await part.open()
         except (CorruptSegment, RecordError, WireError, LookupError) as damage:
             what = damage if isinstance(damage, CorruptSegment) else f"{log.directory}: {damage!r}"
             raise DataMissing(
                 f"the metadata log cannot be read: {what}", advice=self.store.advice(METADATA_TOPIC, PARTITION)
             ) from damage
-        self.controller_part, self.controller = part, part.controller
-        self.metadata: MetadataSource = part.metadata
-        self.cluster = part.roles.cluster
 
     def _make_following(self, log: Log) -> None:
         from semel.broker.following_part import FollowingPart
 
-        part = FollowingPart(self.host, self.node, log, self.on_broken, self._committed, self._reloaded)
+        part = FollowingPart(
+            self.host, self.node, log, self.on_broken, self._committed, self._reloaded, self.long_requests.slices
+        )
         self.following = part
         self.metadata = part.metadata
         self.cluster = ClusterView(lambda: part.metadata.committed, lambda: part.metadata.next_offset)
@@ -257,7 +274,9 @@ class Broker:
             self.server.open_gate(ListenerKind.CONTROLLERS)
             if self.broker_part is not None:
                 controller = self.controller_part
-                await self._join(self.broker_part, controller.channel, controller.current_offset, controller.until)
+                await self._join(
+                    self.broker_part, controller.channel, controller.current_offset, controller.metadata.until
+                )
         elif self.following is not None and self.broker_part is not None:
             following = self.following
             await following.start()
@@ -292,7 +311,9 @@ class Broker:
     # -- following the metadata
 
     def _committed(self, records: Sequence[MetadataRecord]) -> None:
-        """Records of the metadata log count from now on."""
+        """Records of the metadata log count from now on. What was there when this node started is in the image."""
+        if not self._has_parts:
+            return
         if any(isinstance(record, ConfigRecord) and record.resource_type == BROKER_RESOURCE for record in records):
             self._follow_config()
         if self.broker_part is not None:
@@ -300,6 +321,8 @@ class Broker:
 
     def _reloaded(self) -> None:
         """Another image has taken the place of the one before."""
+        if not self._has_parts:
+            return
         self._follow_config()
         if self.broker_part is not None:
             self.broker_part.reloaded()
@@ -311,7 +334,7 @@ class Broker:
         )
         self.node.config = self.store.config = config
         if self.controller_part is not None:
-            self.controller.config = config
+            self.controller_part.follow_config()
         if self.broker_part is not None:
             self.topics.follow_config()
         self.server.limits = _limits(config)

@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 from semel.broker.internal_topic_rules import check_settings, new_topic, refuse_if_internal
 from semel.controller.active_controller import ActiveController
 from semel.controller.controller import Controller, CreatedTopic, NewTopic
-from semel.controller.image import TOPIC_RESOURCE
+from semel.controller.image import TOPIC_RESOURCE, MetadataImage
 from semel.coordinator.topic_names import INTERNAL_TOPICS
 from semel.log.errors import Refused
 from semel.rpc.slices import Slices
@@ -86,11 +86,15 @@ class AdminChannel(ControllerChannel, Protocol):
 
 
 class LocalController:
-    """The channel of the node that holds the active controller."""
+    """The channel of a node that holds a controller. Whatever is asked for while that is not active, or while it loses
+    its term, is refused with NOT_CONTROLLER."""
 
-    def __init__(self, controller: Controller, slices: Slices) -> None:
-        self._controller = controller
-        self.active = ActiveController(controller)
+    def __init__(
+        self, current: Callable[[], Controller], committed: Callable[[], MetadataImage], slices: Slices
+    ) -> None:
+        """`current` raises Refused when the controller is not active."""
+        self._current = current
+        self.active = ActiveController(current, committed)
         self._slices = slices
 
     async def create_topics(
@@ -98,8 +102,7 @@ class LocalController:
     ) -> list[CreatedTopic | Refused]:
         return await self._decided(partial(self._create, topic, validate_only) for topic in wanted)
 
-    def _create(self, wanted: NewTopic, validate_only: bool) -> CreatedTopic:
-        controller = self._controller
+    def _create(self, wanted: NewTopic, validate_only: bool, controller: Controller) -> CreatedTopic:
         if wanted.name in INTERNAL_TOPICS:
             wanted = new_topic(wanted, controller.config, controller.metadata.decided)
         return controller.create_topic(wanted, validate_only=validate_only)
@@ -107,30 +110,29 @@ class LocalController:
     async def delete_topics(self, topic_ids: Sequence[bytes]) -> list[Refused | None]:
         return await self._decided(partial(self._delete, topic_id) for topic_id in topic_ids)
 
-    def _delete(self, topic_id: bytes) -> None:
+    def _delete(self, topic_id: bytes, controller: Controller) -> None:
         """What is decided counts, not what is committed: a topic that is just being deleted is not there any more."""
-        topic = self._controller.metadata.decided.topic_by_id(topic_id)
+        topic = controller.metadata.decided.topic_by_id(topic_id)
         if topic is None:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with the id {topic_id.hex()}")
         refuse_if_internal(topic.name, "deleted")
-        self._controller.delete_topic(topic)
+        controller.delete_topic(topic)
 
     async def create_partitions(
         self, wanted: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> list[Refused | None]:
         return await self._decided(partial(self._add_partitions, one, validate_only) for one in wanted)
 
-    def _add_partitions(self, wanted: NewPartitions, validate_only: bool) -> None:
+    def _add_partitions(self, wanted: NewPartitions, validate_only: bool, controller: Controller) -> None:
         refuse_if_internal(wanted.topic, "given more partitions: every group and transactional id would move")
-        self._controller.create_partitions(wanted.topic, wanted.count, wanted.assignments, validate_only=validate_only)
+        controller.create_partitions(wanted.topic, wanted.count, wanted.assignments, validate_only=validate_only)
 
     async def alter_configs(
         self, changes: Sequence[ConfigChange], *, validate_only: bool = False
     ) -> list[Refused | None]:
         return await self._decided(partial(self._alter, change, validate_only) for change in changes)
 
-    def _alter(self, change: ConfigChange, validate_only: bool) -> None:
-        controller = self._controller
+    def _alter(self, change: ConfigChange, validate_only: bool, controller: Controller) -> None:
         is_internal = change.resource_type == TOPIC_RESOURCE and change.resource_name in INTERNAL_TOPICS
         controller.alter_config(
             change.resource_type,
@@ -144,7 +146,7 @@ class LocalController:
         )
 
     async def allocate_producer_ids(self) -> range:
-        block, committed = self._controller.allocate_producer_ids()
+        block, committed = self._current().allocate_producer_ids()
         await committed
         return block
 
@@ -157,25 +159,34 @@ class LocalController:
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         return await self.active.alter_partition(request)
 
-    async def _decided(self, decisions: Iterable[Callable[[], R]]) -> list[R | Refused]:
+    async def _decided(self, decisions: Iterable[Callable[[Controller], R]]) -> list[R | Refused]:
         """One by one, in slices of the loop; then it waits for what they rest on.
 
-        So it does after some of them, too: what one flush commits is carried out in one turn.
+        So it does after some of them, too: what one flush commits is carried out in one turn. When the term ends, what
+        was not committed by then is refused, and what has not been looked at.
         """
         results: list[R | Refused] = []
-        for number, decide in enumerate(decisions, 1):
-            try:
-                results.append(decide())
-            except Refused as refusal:
-                results.append(refusal)
-            if number % _AT_ONCE == 0:
-                await self._committed()
-            if self._slices.step():
-                await self._slices.next()
-        await self._committed()
+        waiting = list(decisions)
+        certain = 0  # of them
+        try:
+            controller = self._current()
+            for number, decide in enumerate(waiting, 1):
+                try:
+                    results.append(decide(controller))
+                except Refused as refusal:
+                    results.append(refusal)
+                if number % _AT_ONCE == 0:
+                    await _committed(controller)
+                    certain = number
+                if self._slices.step():
+                    await self._slices.next()
+            await _committed(controller)
+        except Refused as refusal:
+            return [*results[:certain], *[refusal] * (len(waiting) - certain)]
         return results
 
-    async def _committed(self) -> None:
-        committed = self._controller.metadata.when_committed()
-        if committed is not None:
-            await committed
+
+async def _committed(controller: Controller) -> None:
+    committed = controller.metadata.when_committed()
+    if committed is not None:
+        await committed

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from semel.broker.forwarding import Forwarder
 from semel.broker.node_info import NodeInfo
 from semel.broker.remote_controller import RemoteController
-from semel.controller.followed_metadata import FollowedMetadata
+from semel.controller.metadata import Metadata
 from semel.host.api import Host
 from semel.log.log import Log
 from semel.peer.backoff import Backoff
@@ -18,6 +18,7 @@ from semel.quorum.leadership import Leadership
 from semel.quorum.observer import Observer, Replica
 from semel.quorum.replicated_log import ReplicatedLog
 from semel.quorum.state_file import read_state
+from semel.rpc.slices import Slices
 from semel.wire.spec.metadata_records import MetadataRecord
 
 T = TypeVar("T")
@@ -39,6 +40,7 @@ class FollowingPart:
         on_broken: Callable[[BaseException], None],
         committed: Callable[[Sequence[MetadataRecord]], None],
         reloaded: Callable[[], None],
+        slices: Slices,
     ) -> None:
         layout = node.config.layout
         self._on_broken = on_broken
@@ -46,7 +48,7 @@ class FollowingPart:
         state = read_state(host.disk, log.directory)
         epoch = max(self._log.end_epoch, 0 if state is None else state.epoch)
         self.leadership = Leadership(layout.voters, layout.bootstrap_servers, epoch, host.random)
-        self.metadata = FollowedMetadata(host.disk, host.clock, self._log, committed, reloaded)
+        self.metadata = Metadata(host.disk, host.clock, self._log, committed, reloaded, on_broken, slices)
         self._calls = Calls(
             host,
             lambda: self.leadership.addresses,
@@ -85,8 +87,7 @@ class FollowingPart:
         self._is_raised = 0
 
     async def start(self) -> None:
-        await self._log.open()
-        await self.metadata.open()
+        await self.metadata.open(may_drop=True)
         self._following = asyncio.get_running_loop().create_task(self._observer.run())
         self._following.add_done_callback(self._ended)
 
@@ -116,6 +117,7 @@ class FollowingPart:
         if self._following is not None:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
+        await self.metadata.close()
         await self._calls.close()
         await self._controller_calls.close()
 

@@ -26,11 +26,11 @@ from semel.broker.topics import Topics
 from semel.broker.transactional_produce import TransactionVerifier
 from semel.config import ListenerKind, NodeListener
 from semel.controller.active_controller import ActiveController
-from semel.controller.metadata_leader import MetadataLeader
 from semel.coordinator.group.coordinator import GroupCoordinator
 from semel.coordinator.txn.coordinator import TransactionCoordinator
 from semel.host.api import Clock, Disk, Jobs
 from semel.log.store import LogStore
+from semel.quorum.sole_voter import SoleVoter
 from semel.rpc.slices import Slices
 
 
@@ -70,7 +70,7 @@ class ControllerRoles:
     cluster: ClusterView
     controller: AdminChannel  # decides
     active_controller: ActiveController  # what nodes and administrators ask of it
-    quorum: MetadataLeader  # the metadata log, for those who follow it
+    replica: SoleVoter  # of the metadata log, for those who follow it
     inner_requests: InnerRequests  # that brokers have sent on
     slices: Slices
     clock: Clock

@@ -1,7 +1,7 @@
 """The active controller as other nodes and administrators see it: Kafka's requests in, Kafka's answers out.
 
 An answer is given when all that it rests on is committed, a refusal as well: what it was refused for may have been
-decided a moment ago.
+decided a moment ago. When the term ends before, or this controller is not active, the answer is NOT_CONTROLLER.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TypeVar
 from semel.controller.brokers import check_epoch
 from semel.controller.controller import Controller
 from semel.controller.features import Update
+from semel.controller.image import MetadataImage
 from semel.controller.leaders import elect_leaders
 from semel.controller.reassignment import ongoing, reassign
 from semel.log.errors import Refused
@@ -37,47 +38,48 @@ Q = TypeVar("Q")
 
 
 class ActiveController:
-    def __init__(self, controller: Controller) -> None:
-        self._controller = controller
+    def __init__(self, current: Callable[[], Controller], committed: Callable[[], MetadataImage]) -> None:
+        """`current` raises Refused when this controller is not active."""
+        self._current = current
+        self._committed = committed
 
     # -- brokers
 
     async def register_broker(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
-        brokers = self._controller.brokers
         return await self._answered(
-            lambda: brokers.register(request), lambda refusal: BrokerRegistrationResponse(error_code=refusal.code)
+            lambda controller: controller.brokers.register(request),
+            lambda refusal: BrokerRegistrationResponse(error_code=refusal.code),
         )
 
     async def heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
-        brokers = self._controller.brokers
         return await self._answered(
-            lambda: brokers.heartbeat(request), lambda refusal: BrokerHeartbeatResponse(error_code=refusal.code)
+            lambda controller: controller.brokers.heartbeat(request),
+            lambda refusal: BrokerHeartbeatResponse(error_code=refusal.code),
         )
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        brokers = self._controller.brokers
         return await self._answered(
-            lambda: brokers.alter_partition(request), lambda refusal: AlterPartitionResponse(error_code=refusal.code)
+            lambda controller: controller.brokers.alter_partition(request),
+            lambda refusal: AlterPartitionResponse(error_code=refusal.code),
         )
 
     async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
-        brokers = self._controller.brokers
         return await self._answered(
-            lambda: brokers.assign_directories(request),
+            lambda controller: controller.brokers.assign_directories(request),
             lambda refusal: AssignReplicasToDirsResponse(error_code=refusal.code),
         )
 
     async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
-        def allocate() -> AllocateProducerIdsResponse:
-            check_epoch(self._controller.metadata.decided, request.broker_id, request.broker_epoch)
-            block, _ = self._controller.allocate_producer_ids(request.broker_id, request.broker_epoch)
+        def allocate(controller: Controller) -> AllocateProducerIdsResponse:
+            check_epoch(controller.metadata.decided, request.broker_id, request.broker_epoch)
+            block, _ = controller.allocate_producer_ids(request.broker_id, request.broker_epoch)
             return AllocateProducerIdsResponse(producer_id_start=block.start, producer_id_len=len(block))
 
         return await self._answered(allocate, lambda refusal: AllocateProducerIdsResponse(error_code=refusal.code))
 
     async def unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
-        def unregister() -> UnregisterBrokerResponse:
-            self._controller.brokers.unregister(request.broker_id)
+        def unregister(controller: Controller) -> UnregisterBrokerResponse:
+            controller.brokers.unregister(request.broker_id)
             return UnregisterBrokerResponse()
 
         return await self._answered(
@@ -88,8 +90,8 @@ class ActiveController:
     # -- controllers
 
     async def register_controller(self, request: ControllerRegistrationRequest) -> ControllerRegistrationResponse:
-        def register() -> ControllerRegistrationResponse:
-            self._controller.register_controller(request)
+        def register(controller: Controller) -> ControllerRegistrationResponse:
+            controller.register_controller(request)
             return ControllerRegistrationResponse()
 
         return await self._answered(
@@ -100,9 +102,9 @@ class ActiveController:
     # -- for administrators
 
     async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
-        def elect() -> ElectLeadersResponse:
-            records, results = elect_leaders(self._controller.rules(), request)
-            self._controller.write(records)
+        def elect(controller: Controller) -> ElectLeadersResponse:
+            records, results = elect_leaders(controller.rules(), request)
+            controller.write(records)
             return ElectLeadersResponse(replica_election_results=results)
 
         return await self._answered(elect, lambda refusal: ElectLeadersResponse(error_code=refusal.code))
@@ -110,9 +112,9 @@ class ActiveController:
     async def alter_partition_reassignments(
         self, request: AlterPartitionReassignmentsRequest
     ) -> AlterPartitionReassignmentsResponse:
-        def alter() -> AlterPartitionReassignmentsResponse:
-            records, responses = reassign(self._controller.rules(), request)
-            self._controller.write(records)
+        def alter(controller: Controller) -> AlterPartitionReassignmentsResponse:
+            records, responses = reassign(controller.rules(), request)
+            controller.write(records)
             return AlterPartitionReassignmentsResponse(
                 responses=responses, allow_replication_factor_change=request.allow_replication_factor_change
             )
@@ -125,23 +127,28 @@ class ActiveController:
     async def list_partition_reassignments(
         self, request: ListPartitionReassignmentsRequest
     ) -> ListPartitionReassignmentsResponse:
-        topics = ongoing(self._controller.metadata.committed, request.topics)
+        topics = ongoing(self._committed(), request.topics)
         return ListPartitionReassignmentsResponse(topics=topics)
 
     async def update_features(self, updates: Sequence[Update], *, validate_only: bool) -> Refused | None:
         """All of them or none; None when all are finalized."""
 
-        def update() -> None:
-            self._controller.update_features(updates, validate_only=validate_only)
+        def update(controller: Controller) -> None:
+            controller.update_features(updates, validate_only=validate_only)
 
         return await self._answered(update, lambda refusal: refusal)
 
-    async def _answered(self, decide: Callable[[], R], refuse: Callable[[Refused], Q]) -> R | Q:
+    async def _answered(self, decide: Callable[[Controller], R], refuse: Callable[[Refused], Q]) -> R | Q:
+        answer: R | Q
         try:
-            answer: R | Q = decide()
-        except Refused as refusal:
-            answer = refuse(refusal)
-        committed = self._controller.metadata.when_committed()
-        if committed is not None:
-            await committed
+            controller = self._current()
+            try:
+                answer = decide(controller)
+            except Refused as refusal:
+                answer = refuse(refusal)
+            committed = controller.metadata.when_committed()
+            if committed is not None:
+                await committed
+        except Refused as refusal:  # the term has ended: nobody knows whether what it rests on will count
+            return refuse(refusal)
         return answer

@@ -13,6 +13,8 @@ from semel.controller.levels import LEVEL_OF_A_CLUSTER, features_at
 from semel.controller.snapshot import decode_snapshot, encode_snapshot
 from semel.host.api import Disk
 from semel.log.errors import BrokenLog
+from semel.records.errors import RecordError
+from semel.wire.errors import WireError
 from semel.wire.spec.metadata_records import FeatureLevelRecord
 
 FILE = "bootstrap.checkpoint"
@@ -30,7 +32,8 @@ def first_features(disk: Disk, root: str) -> Mapping[str, int]:
     path = f"{root}/{FILE}"
     if not disk.exists(path):
         return features_at(LEVEL_OF_A_CLUSTER)
-    records = decode_snapshot(disk.read_file(path))
-    if records is None:
-        raise BrokenLog(f"{path} is damaged: format the directory again")
+    try:
+        records = list(decode_snapshot(disk.read_file(path)))
+    except (RecordError, WireError) as error:
+        raise BrokenLog(f"{path} is damaged: format the directory again") from error
     return {one.name: one.feature_level for one in records if isinstance(one, FeatureLevelRecord)}

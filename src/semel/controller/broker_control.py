@@ -17,7 +17,7 @@ from semel.controller.directories import assign_directories
 from semel.controller.image import MetadataImage
 from semel.controller.isr import alter_partitions
 from semel.controller.levels import CORDONED_DIRECTORIES, DIRECTORIES
-from semel.controller.metadata_log import MetadataLog
+from semel.controller.metadata_term import MetadataTerm
 from semel.controller.sessions import Sessions
 from semel.host.api import Clock
 from semel.log.errors import Refused
@@ -34,14 +34,14 @@ logger = logging.getLogger("semel.controller")
 MOST_RECORDS = 10_000
 
 
-def write_in_batches(metadata: MetadataLog, records: Sequence[MetadataRecord]) -> None:
+def write_in_batches(metadata: MetadataTerm, records: Sequence[MetadataRecord]) -> None:
     for first in range(0, len(records), MOST_RECORDS):
         metadata.write(records[first : first + MOST_RECORDS])
 
 
 class BrokerControl:
     def __init__(
-        self, metadata: MetadataLog, config: Callable[[], BrokerConfig], clock: Clock, cluster_id: Callable[[], str]
+        self, metadata: MetadataTerm, config: Callable[[], BrokerConfig], clock: Clock, cluster_id: Callable[[], str]
     ) -> None:
         self._metadata = metadata
         self._config = config

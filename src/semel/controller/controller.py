@@ -19,7 +19,7 @@ from semel.controller.features import Update, update_features
 from semel.controller.image import ELR_VERSION, METADATA_VERSION, TopicState
 from semel.controller.leaders import elect_leaderless_uncleanly, elect_preferred
 from semel.controller.levels import CONTROLLER_REGISTRATION, SUPPORTED_FEATURES
-from semel.controller.metadata_log import MetadataLog
+from semel.controller.metadata_term import MetadataTerm
 from semel.controller.settings import Alteration, alter, elr_safety
 from semel.controller.topics import DEFAULT_COUNT, NewTopic, create_partitions, create_topic
 from semel.host.api import Clock
@@ -56,11 +56,11 @@ class CreatedTopic:
 
 
 class Controller:
-    """The active controller. `config` is replaced whenever a setting changes."""
+    """The active controller in one term. `config` is replaced whenever a setting changes."""
 
     def __init__(
         self,
-        metadata: MetadataLog,
+        metadata: MetadataTerm,
         config: BrokerConfig,
         random: Random,
         clock: Clock,
@@ -74,16 +74,17 @@ class Controller:
 
     # -- the beginning
 
-    def activate(self, features: Mapping[str, int]) -> asyncio.Future[None] | None:
-        """This node is the controller of a cluster from now on. An empty log begins with these features. Returns what
-        to wait for before others are told, if there is anything."""
+    def activate(self, features: Mapping[str, int], own_epoch: int = -1) -> None:
+        """This node is the controller of a cluster from now on. An empty log begins with these features. `own_epoch`:
+        that of the broker of this process, if it has registered."""
         if METADATA_VERSION not in self.metadata.decided.features:
             records = self._first_records(features)
             if features.get(ELR_VERSION):
                 records += elr_safety(self.metadata.decided, self.config)
             self.metadata.write(records)
-        self.brokers.activate(self._node_id)
-        return self.metadata.when_committed()
+        known = self.metadata.decided.brokers.get(self._node_id)
+        is_earlier = known is not None and known.broker_epoch != own_epoch
+        self.brokers.activate(self._node_id if is_earlier else None)
 
     def _first_records(self, features: Mapping[str, int]) -> list[MetadataRecord]:
         names = sorted(features, key=lambda name: (name != METADATA_VERSION, name))

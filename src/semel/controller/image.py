@@ -125,6 +125,20 @@ class MetadataImage:
             raise ValueError(f"the image does not know what {type(record).__name__} changes")
         change(self, record)
 
+    def fill_from(self, other: MetadataImage) -> Iterator[None]:
+        """Makes an empty image the same as another one while it is walked through; that must not change meanwhile."""
+        for topic in other.topics.values():
+            self.topics[topic.name] = TopicState(topic.name, topic.topic_id, dict(topic.partitions))
+            yield
+        for resource, settings in other.configs.items():
+            self.configs[resource] = dict(settings)
+            yield
+        self.names, self.features = dict(other.names), dict(other.features)
+        self.brokers, self.controllers = dict(other.brokers), dict(other.controllers)
+        self.producer_ids = other.producer_ids
+        self.quotas, self.acls = dict(other.quotas), dict(other.acls)
+        self.credentials, self.tokens = dict(other.credentials), dict(other.tokens)
+
     def topic_by_id(self, topic_id: bytes) -> TopicState | None:
         name = self.names.get(topic_id)
         return None if name is None else self.topics[name]

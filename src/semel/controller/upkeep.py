@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Callable
 
 from semel.controller.controller import Controller
+from semel.log.errors import Refused
+from semel.wire.errors import ErrorCode
 
 _UNCLEAN_INTERVAL_S = 300.0
 
@@ -43,11 +45,18 @@ class Upkeep:
             while True:
                 await asyncio.sleep(0 if has_more else interval_s)
                 has_more = work()
+        except Refused as refusal:
+            if refusal.code != ErrorCode.NOT_CONTROLLER:  # the term is over, and so is this
+                self._on_broken(refusal)
         except Exception as error:
             self._on_broken(error)
 
-    async def close(self) -> None:
+    def stop(self) -> None:
+        """The term is over."""
         for task in self._tasks:
             task.cancel()
+
+    async def close(self) -> None:
+        self.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from semel.peer.calls import HostPort
 from semel.wire.schema import NO_UUID
+
+if TYPE_CHECKING:  # a node alone calls nobody
+    from semel.peer.calls import HostPort
 
 _NO_ENDPOINTS: Mapping[str, HostPort] = MappingProxyType({})
 

@@ -95,7 +95,7 @@ class Across:
         """Returns when every node knows of it."""
         topic_id = self.image.topics[topic].topic_id
         change = PartitionChangeRecord(partition_id=index, topic_id=topic_id, leader=leader)
-        await self.cluster.controller.broker.metadata.write([change])  # type: ignore[attr-defined]
+        await self.cluster.controller.broker.controller.metadata.write([change])
         await self.cluster.same_metadata()
 
     async def producer(self, name: str, versions: dict[str, int]) -> Producer:

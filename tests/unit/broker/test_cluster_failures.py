@@ -331,7 +331,7 @@ async def test_snapshots_are_given_in_pieces_and_only_those_that_are_there(clust
 
     assert (await piece((0, 0), 0)).error_code == ErrorCode.SNAPSHOT_NOT_FOUND
     await part.metadata.snapshot()
-    (snapshot,) = part.metadata.snapshots
+    (snapshot,) = part.replica.term.snapshots()
     data = cluster.controller.disk.read_file(f"{METADATA_DIRECTORY}/{snapshot.name}")
     found = b""
     while len(found) < len(data):

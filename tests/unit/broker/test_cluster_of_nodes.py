@@ -76,12 +76,12 @@ async def test_brokers_go_on_without_the_controller_and_catch_up_when_it_is_back
     client = await cluster.brokers[0].client()
     await client.create_topic("before")
     await cluster.same_metadata()
-    epoch = cluster.controller.broker.controller_part.metadata.epoch  # type: ignore[union-attr]
+    epoch = cluster.controller.broker.controller_part.replica.epoch  # type: ignore[union-attr]
     await cluster.controller.kill()
     await asyncio.sleep(SESSION_S * 2)
     assert (await told(cluster.brokers[1])) == ({2, 3}, {"before"})
     await cluster.controller.start()
-    assert cluster.controller.broker.controller_part.metadata.epoch > epoch  # type: ignore[union-attr]
+    assert cluster.controller.broker.controller_part.replica.epoch > epoch  # type: ignore[union-attr]
     await asyncio.sleep(SESSION_S * 2)
     client = await cluster.brokers[1].client()
     assert (await client.create_topic("after")).error_code == 0
@@ -167,7 +167,7 @@ async def test_a_broker_goes_on_from_its_own_log(cluster: Cluster) -> None:
     sent = cluster.world.wires
     assert sent is not None
     asked: list[int] = []
-    leader = cluster.controller.broker.controller_part.roles.quorum  # type: ignore[union-attr]
+    leader = cluster.controller.broker.controller_part.replica.term  # type: ignore[union-attr]
     read = leader.read
     leader.read = lambda offset, *rest, **more: (asked.append(offset), read(offset, *rest, **more))[1]  # type: ignore
     await second.start()
@@ -196,7 +196,7 @@ async def test_a_broker_without_its_metadata_loads_a_snapshot(cluster: Cluster) 
     assert second.broker.image == cluster.controller.broker.image
     assert (await told(second))[1] == {"t0", "t1", "t2", "later"}
     names = second.disk.list_dir(METADATA_DIRECTORY)
-    assert [name for name in names if ".checkpoint" in name] == [part.metadata.snapshots[0].name]
+    assert [name for name in names if ".checkpoint" in name] == [part.replica.term.snapshots()[0].name]
     assert "quorum-state" in names
     await second.stop()
     await second.start()

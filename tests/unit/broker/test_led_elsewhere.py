@@ -35,7 +35,7 @@ HERE, OTHER = 1, 2
 
 async def register_other(node: Node, listener: str = "PLAINTEXT", *, fenced: bool = False) -> None:
     end_point = BrokerEndpoint(name=listener, host="other", port=9999)
-    await node.broker.metadata.write(
+    await node.broker.controller.metadata.write(
         [RegisterBrokerRecord(broker_id=OTHER, end_points=[end_point], rack="attic", fenced=fenced)]
     )
 
@@ -45,7 +45,7 @@ async def set_leader(node: Node, topic: str, leader: int, index: int = 0) -> Non
     change = PartitionChangeRecord(
         partition_id=index, topic_id=topic_id, leader=leader, replicas=[HERE, OTHER], isr=[HERE, OTHER]
     )
-    await node.broker.metadata.write([change])
+    await node.broker.controller.metadata.write([change])
 
 
 async def led_by_other(node: Node, topic: str = "t") -> RawClient:
@@ -184,7 +184,7 @@ async def test_a_start_does_not_take_what_another_node_leads(node: Node, how: st
 async def test_settings_of_a_partition_that_is_led_elsewhere_count_when_it_comes_back(node: Node) -> None:
     await led_by_other(node)
     topic = node.broker.topics.by_name["t"]
-    await node.broker.metadata.write(
+    await node.broker.controller.metadata.write(
         [ConfigRecord(resource_type=2, resource_name="t", name="segment.bytes", value="2000")]
     )
     await set_leader(node, "t", HERE)

@@ -18,7 +18,9 @@ from semel.wire.spec.metadata_records import PartitionChangeRecord
 async def raise_epoch(node: Node, topic: str, index: int = 0) -> None:
     topic_id = node.broker.topics.by_name[topic].topic_id
     leader = node.broker.image.topics[topic].partitions[index].leader
-    await node.broker.metadata.write([PartitionChangeRecord(partition_id=index, topic_id=topic_id, leader=leader)])
+    await node.broker.controller.metadata.write(
+        [PartitionChangeRecord(partition_id=index, topic_id=topic_id, leader=leader)]
+    )
 
 
 @simulated()

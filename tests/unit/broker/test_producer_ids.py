@@ -169,7 +169,7 @@ async def test_ids_never_repeat_over_starts(node: Node, how: str) -> None:
 @simulated()
 async def test_when_all_ids_are_used_up_it_is_refused_and_says_so(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     last = (1 << 63) - 1 - PRODUCER_ID_BLOCK
-    await node.broker.metadata.write([ProducerIdsRecord(broker_id=1, next_producer_id=last)])
+    await node.broker.controller.metadata.write([ProducerIdsRecord(broker_id=1, next_producer_id=last)])
     client = await node.client()
     assert await init(client) == (0, last, 0), "the last block is given out"
     node.broker.producer_ids._block = range(0)

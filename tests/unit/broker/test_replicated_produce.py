@@ -48,14 +48,14 @@ async def replicated(node: Node, *, configs: dict[str, str | None] | None = None
         for index in range(2)
     ]
     registered = RegisterBrokerRecord(broker_id=B, broker_epoch=7, end_points=[end_point], fenced=False)
-    await node.broker.metadata.write([registered, *changes])
+    await node.broker.controller.metadata.write([registered, *changes])
     link = await node.world.host("b").network.connect("broker", 9094)
     return client, Follower(node, RawClient(link))
 
 
 async def change(node: Node, index: int = 0, *, leader: int = -2, isr: tuple[int, ...] | None = None) -> None:
     topic_id = node.broker.image.topics["t"].topic_id
-    await node.broker.metadata.write(
+    await node.broker.controller.metadata.write(
         [PartitionChangeRecord(partition_id=index, topic_id=topic_id, leader=leader, isr=isr)]
     )
 

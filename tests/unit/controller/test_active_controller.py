@@ -9,17 +9,16 @@ from typing import Any
 
 import pytest
 from cluster_image import CLUSTER_SETTINGS, directory
+from led_metadata import LedMetadata
 
-from semel.config import BrokerConfig, topic_config
+from semel.config import BrokerConfig
 from semel.controller.active_controller import ActiveController
 from semel.controller.bootstrap import first_features, write_bootstrap
 from semel.controller.controller import Controller, NewTopic
 from semel.controller.image import MetadataImage
 from semel.controller.levels import SUPPORTED_FEATURES, features_at
-from semel.controller.metadata_log import MetadataLog
 from semel.controller.upkeep import Upkeep
 from semel.log.errors import BrokenLog
-from semel.log.recovery import load_log
 from semel.sim.clock import SimClock
 from semel.sim.disk import SimDisk
 from semel.sim.loop import run
@@ -56,25 +55,18 @@ class Room:
         self.clock = SimClock(loop)
         self.broken: list[BaseException] = []
         config = BrokerConfig(CLUSTER_SETTINGS | {name.replace("_", "."): value for name, value in settings.items()})
-        log_config = topic_config({"flush.messages": "1"}, config)
-        disk.make_dirs("/data")
-        disk.sync_dir_now("/")
-        log, _ = load_log(
-            disk,
-            "/data/__cluster_metadata-0",
-            log_config,
-            recovery_point=0,
-            start_offset=0,
-            now_ms=self.clock.wall_ms(),
-            was_clean=False,
-        )
-        self.metadata = MetadataLog(disk, self.clock, log, self.broken.append, lambda records: None)
-        self.controller = Controller(self.metadata, config, Random(1), self.clock, lambda: CLUSTER_ID)
-        self.activated = self.controller.activate(features_at(level))
-        self.active = ActiveController(self.controller)
+        self.config, self.level = config, level
+        self.metadata = LedMetadata(disk, on_broken=self.broken.append)
+        self.active = ActiveController(lambda: self.controller, lambda: self.image)
+        self.epochs: dict[int, int] = {}
+
+    async def open(self) -> None:
+        term = await self.metadata.open()
+        self.controller = Controller(term, self.config, Random(1), self.clock, lambda: CLUSTER_ID)
+        self.controller.activate(features_at(self.level))
         self.upkeep = Upkeep(self.controller, self.broken.append)
         self.upkeep.start()
-        self.epochs: dict[int, int] = {}
+        await self.metadata.when_committed()
 
     @property
     def image(self) -> MetadataImage:
@@ -135,8 +127,7 @@ def in_a_room(scenario: Callable[[Room], Coroutine[Any, Any, None]], **given: An
 
     async def begin() -> None:
         room = Room(disk, **given)
-        if room.activated is not None:
-            await room.activated
+        await room.open()
         await scenario(room)
         await room.end()
 
@@ -300,6 +291,7 @@ def test_after_a_power_loss_the_image_is_as_it_was_and_sessions_begin_anew(level
 
     async def again() -> None:
         room = Room(disk, level=7 if level != 7 else 27)  # what the log says counts
+        await room.open()
         assert room.image.metadata_version == level
         await after(room)
         await room.end()
@@ -320,6 +312,7 @@ def test_a_snapshot_makes_the_same_image() -> None:
 
     async def again() -> None:
         room = Room(disk)
+        await room.open()
         assert repr(room.image) == images[0]
         await room.end()
 

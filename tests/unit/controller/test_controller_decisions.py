@@ -8,48 +8,35 @@ from random import Random
 from typing import Any
 
 import pytest
+from led_metadata import DIRECTORY, LedMetadata
 
-from semel.config import BrokerConfig, topic_config
+from semel.config import BrokerConfig
 from semel.controller.controller import PRODUCER_ID_BLOCK, Controller, NewTopic
 from semel.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE
-from semel.controller.metadata_log import MetadataLog
 from semel.controller.topic_names import wrong_with_name
 from semel.log.errors import BrokenLog, Refused
-from semel.log.recovery import load_log
 from semel.sim.clock import SimClock
 from semel.sim.disk import SimDisk
 from semel.sim.loop import run
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.metadata_records import BrokerEndpoint, MetadataRecord, ProducerIdsRecord
 
-DIRECTORY = "/data/__cluster_metadata-0"
-
 
 class Room:
     """A metadata log and its controller on a simulated disk."""
 
     def __init__(self, disk: SimDisk, *, was_clean: bool = False) -> None:
-        loop = asyncio.get_running_loop()
         self.disk = disk
         self.told: list[MetadataRecord] = []
         self.broken: list[BaseException] = []
-        broker_config = BrokerConfig({"node.id": "1"})
-        config = topic_config({"flush.messages": "1"}, broker_config)
-        disk.make_dirs("/data")
-        disk.sync_dir_now("/")
-        log, _ = load_log(
-            disk,
-            DIRECTORY,
-            config,
-            recovery_point=0,
-            start_offset=0,
-            now_ms=SimClock(loop).wall_ms(),
-            was_clean=was_clean,
-        )
-        self.metadata = MetadataLog(disk, SimClock(loop), log, self.broken.append, self.told.extend)
-        self.controller = Controller(self.metadata, broker_config, Random(1), SimClock(loop))
+        self.metadata = LedMetadata(disk, listener=self.told.extend, on_broken=self.broken.append, was_clean=was_clean)
+
+    async def open(self) -> None:
+        term, clock = await self.metadata.open(), SimClock(asyncio.get_running_loop())  # type: ignore[arg-type]
+        self.controller = Controller(term, BrokerConfig({"node.id": "1"}), Random(1), clock)
 
     async def begin(self) -> None:
+        await self.open()
         await self.controller.start_broker(
             [BrokerEndpoint(name="PLAINTEXT", host="h", port=9092)], None, {"metadata.version": 7}
         )
@@ -116,6 +103,7 @@ def test_a_decision_survives_whole_or_not_at_all() -> None:
 
             async def after_the_crash(disk: SimDisk = disk) -> tuple[int, dict[str, str]] | None:
                 room = Room(disk)
+                await room.open()
                 topic = room.metadata.committed.topics.get("t")
                 if topic is None:
                     return None
@@ -249,7 +237,9 @@ def snapshotted() -> SimDisk:
 
 
 async def topics_on(disk: SimDisk) -> set[str]:
-    return set(Room(disk).metadata.committed.topics)
+    room = Room(disk)
+    await room.open()
+    return set(room.metadata.committed.topics)
 
 
 def test_the_log_goes_on_from_its_snapshot() -> None:

@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from semel.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from semel.controller.levels import versioned
-from semel.controller.snapshot import encode_snapshot, newest_snapshot
-from semel.quorum.snapshot_files import SnapshotId
+from semel.controller.snapshot import decode_snapshot, encode_snapshot
+from semel.quorum.snapshot_files import SnapshotId, snapshot_ids
+from semel.records.errors import RecordError
 from semel.sim.disk import SimDisk
+from semel.wire.errors import WireError
 from semel.wire.spec.metadata_records import (
     NO_LEADER_CHANGE,
     AccessControlEntryRecord,
@@ -237,6 +239,15 @@ def test_an_image_refuses_a_record_that_it_does_not_know() -> None:
 
 
 # -- damaged snapshots
+
+
+def newest_snapshot(disk: SimDisk, directory: str) -> tuple[int, list[MetadataRecord]] | None:
+    for snapshot in reversed(snapshot_ids(disk, directory)):
+        try:
+            return snapshot.end_offset, list(decode_snapshot(disk.read_file(f"{directory}/{snapshot.name}")))
+        except (RecordError, WireError):
+            continue
+    return None
 
 
 def written(disk: SimDisk, end_offset: int, data: bytes) -> str:

@@ -8,7 +8,7 @@ from semel.broker.authoriser import CLUSTER_NAME, Operation, ResourceType
 from semel.broker.context import RequestContext
 from semel.broker.node_info import NodeInfo
 from semel.config import NodeListener
-from semel.controller.metadata_leader import MetadataLeader
+from semel.quorum.sole_voter import SoleVoter
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 
@@ -20,7 +20,7 @@ def handle(
     context: RequestContext,
     *,
     node: NodeInfo,
-    quorum: MetadataLeader,
+    replica: SoleVoter,
     bound: Mapping[str, NodeListener],
 ) -> DescribeClusterResponse:
     if request.endpoint_type == _BROKERS:
@@ -33,7 +33,7 @@ def handle(
     response = DescribeClusterResponse(
         endpoint_type=_CONTROLLERS,
         cluster_id=node.cluster_id,
-        controller_id=quorum.node_id,
+        controller_id=replica.told_leader()[0],
         brokers=[
             DescribeClusterBroker(
                 broker_id=node.node_id, host=listener.advertised_host or listener.host, port=listener.advertised_port

@@ -8,10 +8,10 @@ from semel.broker.authoriser import Operation
 from semel.broker.context import RequestContext
 from semel.broker.node_info import NodeInfo
 from semel.config import ListenerKind, NodeListener
-from semel.controller.metadata_leader import MetadataLeader
 from semel.host.api import Clock
 from semel.log.errors import Refused
 from semel.quorum.metadata_topic import PARTITION, TOPIC
+from semel.quorum.sole_voter import SoleVoter
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.describe_quorum import (
     DescribeQuorumRequest,
@@ -29,7 +29,7 @@ def handle(
     context: RequestContext,
     *,
     node: NodeInfo,
-    quorum: MetadataLeader,
+    replica: SoleVoter,
     bound: Mapping[str, NodeListener],
     clock: Clock,
 ) -> DescribeQuorumResponse:
@@ -41,11 +41,14 @@ def handle(
             raise Refused(ErrorCode.INVALID_REQUEST, f"partition 0 of {TOPIC} can be described, and nothing else")
     except Refused as refusal:
         return DescribeQuorumResponse(error_code=refusal.code, error_message=refusal.text)
+    term = replica.term
+    if term is None:
+        return DescribeQuorumResponse(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
     now_ms = clock.wall_ms()
     leader = QuorumReplica(
         replica_id=node.node_id,
-        replica_directory_id=quorum.directory_id,
-        log_end_offset=quorum.log_end,
+        replica_directory_id=term.key.directory_id,
+        log_end_offset=term.log_end,
         last_fetch_timestamp=now_ms,
         last_caught_up_timestamp=now_ms,
     )
@@ -57,14 +60,14 @@ def handle(
             last_fetch_timestamp=one.last_fetch_ms,
             last_caught_up_timestamp=one.last_caught_up_ms,
         )
-        for key, one in sorted(quorum.replicas().items())
+        for key, one in sorted(term.replicas().items())
         if key.node_id != node.node_id
     ]
     partition = DescribeQuorumResponsePartition(
         partition_index=PARTITION,
-        leader_id=quorum.node_id,
-        leader_epoch=quorum.epoch,
-        high_watermark=quorum.high_watermark,
+        leader_id=term.key.node_id,
+        leader_epoch=term.epoch,
+        high_watermark=term.high_watermark,
         current_voters=[leader],
         observers=observers,
     )

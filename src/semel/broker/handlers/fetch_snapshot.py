@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from semel.broker.authoriser import Operation
 from semel.broker.context import RequestContext
 from semel.broker.node_info import NodeInfo
-from semel.config import NodeListener
-from semel.controller.metadata_leader import MetadataLeader
 from semel.log.errors import Refused
 from semel.quorum.metadata_topic import PARTITION, TOPIC
 from semel.quorum.snapshot_files import SnapshotId
+from semel.quorum.sole_voter import SoleVoter
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.fetch_snapshot import (
     FetchSnapshotRequest,
@@ -31,34 +28,32 @@ async def handle(
     context: RequestContext,
     *,
     node: NodeInfo,
-    quorum: MetadataLeader,
-    bound: Mapping[str, NodeListener],
+    replica: SoleVoter,
 ) -> FetchSnapshotResponse:
     try:
         context.authorise_cluster(Operation.CLUSTER_ACTION)
         wanted = _checked(request, node.cluster_id)
     except Refused as refusal:
         return FetchSnapshotResponse(error_code=refusal.code)
+    leader_id, epoch = replica.told_leader()
     partition = FetchSnapshotResponsePartition(
         index=PARTITION,
         snapshot_id=wanted.snapshot_id,
-        current_leader=LeaderIdAndEpoch(leader_id=quorum.node_id, leader_epoch=quorum.epoch),
+        current_leader=LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=epoch),
         position=wanted.position,
     )
     try:
-        quorum.check_epoch(wanted.current_leader_epoch)
+        term = replica.leading(wanted.current_leader_epoch)
         snapshot = SnapshotId(wanted.snapshot_id.end_offset, wanted.snapshot_id.epoch)
         most = min(request.max_bytes, _MOST_BYTES)
-        piece = await quorum.snapshot_piece(snapshot, wanted.position, most)
+        piece = await term.snapshot_piece(snapshot, wanted.position, most)
         partition.size, partition.unaligned_records = piece.size_bytes, piece.records
     except Refused as refusal:
         partition.error_code = refusal.code
-    listener = bound[context.listener]
-    endpoint = NodeEndpoint(
-        node_id=quorum.node_id, host=listener.advertised_host or listener.host, port=listener.advertised_port
-    )
+    found = replica.leader_endpoint(context.listener)
+    endpoints = [] if found is None else [NodeEndpoint(node_id=found[0], host=found[1].host, port=found[1].port)]
     return FetchSnapshotResponse(
-        topics=[FetchSnapshotResponseTopic(name=TOPIC, partitions=[partition])], node_endpoints=[endpoint]
+        topics=[FetchSnapshotResponseTopic(name=TOPIC, partitions=[partition])], node_endpoints=endpoints
     )
 
 

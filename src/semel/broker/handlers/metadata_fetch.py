@@ -3,24 +3,26 @@
 The position that a request names is judged first (KIP-595): one that is not part of this log is told where the logs
 part, or which snapshot to load. What is given need not be committed; the high watermark in each answer says how far it
 is. A request with nothing to give is parked until something is appended, until the high watermark is above the one that
-it names, or until its time is up. There are no sessions here, and topics are named by id from version 13 on.
+it names, or until its time is up. There are no sessions here, and topics are named by id from version 13 on. A node
+that does not lead says who does; so does one whose term ends while a request is parked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from semel.broker.authoriser import Operation
 from semel.broker.context import RequestContext
 from semel.broker.node_info import NodeInfo
 from semel.broker.parked_fetch import ParkedFetch
-from semel.config import NodeListener
-from semel.controller.metadata_leader import MetadataLeader
 from semel.host.api import FileRange
 from semel.log.errors import Refused
 from semel.log.log import Cold
 from semel.quorum.fetch_validation import Judgement, Verdict
 from semel.quorum.metadata_topic import PARTITION, TOPIC, TOPIC_ID
+from semel.quorum.raft_messages import NO_HIGH_WATERMARK
+from semel.quorum.sole_voter import SoleVoter
+from semel.quorum.term import Term
 from semel.quorum.voters import ReplicaKey
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.fetch import (
@@ -46,15 +48,14 @@ def handle(
     context: RequestContext,
     *,
     node: NodeInfo,
-    quorum: MetadataLeader,
-    bound: Mapping[str, NodeListener],
+    replica: SoleVoter,
 ) -> FetchResponse | ParkedFetch:
     try:
         context.authorise_cluster(Operation.CLUSTER_ACTION)
         wanted = _checked(request, context.version, node.cluster_id)
     except Refused as refusal:
         return FetchResponse(error_code=refusal.code)
-    fetch = _Fetch(request, wanted, context, quorum, bound)
+    fetch = _Fetch(request, wanted, context, replica)
     fetch.read()
     if fetch.is_complete and not fetch.cold:
         return fetch.response()
@@ -80,14 +81,13 @@ class _Fetch:
         request: FetchRequest,
         wanted: FetchRequestPartition,
         context: RequestContext,
-        quorum: MetadataLeader,
-        bound: Mapping[str, NodeListener],
+        replica: SoleVoter,
     ) -> None:
         self._request = request
         self._wanted = wanted
         self._context = context
-        self._quorum = quorum
-        self._bound = bound
+        self._replica = replica
+        self._term: Term | None = None
         self._code = ErrorCode.NONE
         self._judgement: Judgement | None = None
         self._records: FileRange | None = None
@@ -97,25 +97,26 @@ class _Fetch:
     def is_complete(self) -> bool:
         return (
             self._code != ErrorCode.NONE
+            or self._term is None
             or self._judgement is None
             or self._judgement.verdict is not Verdict.VALID
             or self._records is not None
             or self._request.max_wait_ms <= 0
-            or self._quorum.high_watermark > self._wanted.high_watermark
+            or self._term.high_watermark > self._wanted.high_watermark
         )
 
     def read(self, *, warmed: bool = False) -> None:
         self.release()
-        wanted, quorum = self._wanted, self._quorum
+        wanted = self._wanted
         try:
             self._check()
-            quorum.check_epoch(wanted.current_leader_epoch)
-            self._judgement = quorum.judge(wanted.fetch_offset, max(wanted.last_fetched_epoch, 0))
+            self._term = term = self._replica.leading(wanted.current_leader_epoch)
+            self._judgement = term.judge(wanted.fetch_offset, max(wanted.last_fetched_epoch, 0))
             if self._judgement.verdict is not Verdict.VALID:
                 return
-            self._note()
+            self._note(term)
             most = max(min(self._request.max_bytes, wanted.partition_max_bytes), 1)
-            found = quorum.read(wanted.fetch_offset, most, warmed=warmed)
+            found = term.read(wanted.fetch_offset, most, warmed=warmed)
             if isinstance(found, Cold):
                 self.cold = [found]
             else:
@@ -130,20 +131,22 @@ class _Fetch:
         if wanted.last_fetched_epoch > wanted.current_leader_epoch:
             raise Refused(ErrorCode.INVALID_REQUEST, "records of a later epoch than that which it knows of")
 
-    def _note(self) -> None:
+    def _note(self, term: Term) -> None:
         request, state = self._request, self._request.replica_state
         replica_id = request.replica_id
         if self._context.version >= _REPLICA_STATE_SINCE:
             replica_id = _NO_ONE if state is None else state.replica_id
         if replica_id >= 0:
             key = ReplicaKey(replica_id, self._wanted.replica_directory_id)
-            self._quorum.fetched(key, self._wanted.fetch_offset)
+            term.fetched(key, self._wanted.fetch_offset)
 
     def wait(self, waiter: object, wake: Callable[[], None]) -> None:
-        self._quorum.watch(waiter, wake)
+        if self._term is not None:
+            self._term.watch(waiter, wake)
 
     def leave(self, waiter: object) -> None:
-        self._quorum.unwatch(waiter)
+        if self._term is not None:
+            self._term.unwatch(waiter)
 
     def release(self) -> None:
         records, self._records = self._records, None
@@ -153,28 +156,32 @@ class _Fetch:
         self._code = ErrorCode.NONE
 
     def response(self) -> FetchResponse:
-        quorum = self._quorum
+        leader_id, epoch = self._replica.told_leader()
         partition = FetchResponsePartition(
             partition_index=PARTITION,
             error_code=self._code,
-            high_watermark=quorum.high_watermark,
-            log_start_offset=quorum.log_start,
-            current_leader=LeaderIdAndEpoch(leader_id=quorum.node_id, leader_epoch=quorum.epoch),
+            high_watermark=NO_HIGH_WATERMARK,
+            current_leader=LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=epoch),
             aborted_transactions=None,
             records=b"" if self._records is None else self._records,
         )
-        if self._code == ErrorCode.NONE and self._judgement is not None:
-            self._add_judgement(partition, self._judgement)
-        listener = self._bound[self._context.listener]
-        endpoint = NodeEndpoint(
-            node_id=quorum.node_id, host=listener.advertised_host or listener.host, port=listener.advertised_port
-        )
+        if self._code == ErrorCode.NONE and self._term is not None:
+            partition.high_watermark, partition.log_start_offset = self._term.high_watermark, self._term.log_start
+            if self._judgement is not None:
+                _add_judgement(partition, self._judgement, self._term)
         topic = FetchResponseTopic(topic=TOPIC, topic_id=TOPIC_ID, partitions=[partition])
-        return FetchResponse(responses=[topic], node_endpoints=[endpoint])
+        return FetchResponse(responses=[topic], node_endpoints=_endpoints(self._replica, self._context.listener))
 
-    def _add_judgement(self, partition: FetchResponsePartition, judgement: Judgement) -> None:
-        if judgement.verdict is Verdict.DIVERGING:
-            partition.diverging_epoch = EpochEndOffset(epoch=judgement.epoch, end_offset=judgement.end_offset)
-        elif judgement.verdict is Verdict.NEEDS_SNAPSHOT:
-            newest = self._quorum.snapshots()[-1]
-            partition.snapshot_id = SnapshotId(end_offset=newest.end_offset, epoch=newest.epoch)
+
+def _add_judgement(partition: FetchResponsePartition, judgement: Judgement, term: Term) -> None:
+    if judgement.verdict is Verdict.DIVERGING:
+        partition.diverging_epoch = EpochEndOffset(epoch=judgement.epoch, end_offset=judgement.end_offset)
+    elif judgement.verdict is Verdict.NEEDS_SNAPSHOT:
+        newest = term.snapshots()[-1]
+        partition.snapshot_id = SnapshotId(end_offset=newest.end_offset, epoch=newest.epoch)
+
+
+def _endpoints(replica: SoleVoter, listener: str) -> list[NodeEndpoint]:
+    """Where the leader is, by a listener such as the request came in on."""
+    found = replica.leader_endpoint(listener)
+    return [] if found is None else [NodeEndpoint(node_id=found[0], host=found[1].host, port=found[1].port)]
