@@ -32,6 +32,8 @@ async def run(address: str, topic: str, **settings: Any) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: python examples/at_most_once.py ADDRESS TOPIC, such as localhost:9092 orders")
     try:
         asyncio.run(run(*sys.argv[1:3]))
     except KeyboardInterrupt:

@@ -56,6 +56,8 @@ async def rewind(consumer: semel.Consumer, batch: dict[semel.TopicPartition, lis
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 4:
+        sys.exit("usage: python examples/exactly_once.py ADDRESS SOURCE SINK, such as localhost:9092 orders invoices")
     try:
         asyncio.run(run(*sys.argv[1:4]))
     except KeyboardInterrupt:

@@ -130,12 +130,24 @@ def test_a_question_to_a_broker_that_is_away_says_that_it_waits(
 ) -> None:
     broker.kill()
     more = ["--history", str(tmp_path / "history")] if command.startswith("check") else []
-    process = processes.start(*command.split(), *more)
+    process = processes.start(*command.split(), *more, "--set", "bootstrap.timeout.ms=4000")
 
     assert process.wait(TIMEOUT_S) == Exit.UNREACHABLE
     away, failed = rest_of(process.stderr)
     assert away == f"Waiting for {broker.address}: connection refused"
     assert re.match(r"semel (topic list|check): no broker answered at ", failed)
+
+
+@pytest.mark.parametrize("command", ["topic list", "consume t", "produce t x"])
+def test_where_nothing_listens_a_command_says_so_and_what_to_do(
+    broker: RealBroker, processes: Processes, command: str
+) -> None:
+    broker.kill()
+    process = processes.start(*command.split())
+
+    assert process.wait(TIMEOUT_S) == Exit.UNREACHABLE
+    told = rest_of(process.stderr)[-1]
+    assert f": nothing listens at {broker.address}: start a node there (semel serve --data DIR), or name" in told
 
 
 def test_many_batches_that_fail_are_told_in_one_line_for_each_kind(

@@ -176,6 +176,13 @@ def test_reading_begins_where_it_was_told_to(semel: Semel, numbered: str, argume
     assert semel("consume", numbered, "--partition", "0", *arguments).lines == list(values)
 
 
+@pytest.mark.parametrize(("start", "told"), [("100", "ends at offset 10, not 100"), ("3", None)])
+def test_a_start_that_the_log_does_not_have_is_told(semel: Semel, numbered: str, start: str, told: str | None) -> None:
+    said = semel("consume", numbered, "--partition", "0", "--from", start).err
+
+    assert said == ("" if told is None else f"{numbered}/0 {told}\n")
+
+
 def test_partitions_are_chosen(semel: Semel, numbered: str) -> None:
     assert semel("consume", numbered, "--partition", "1").lines == ["other"]
     assert len(semel("consume", numbered, "--partition", "1", "--partition", "0").lines) == 11

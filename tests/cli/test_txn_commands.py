@@ -49,7 +49,12 @@ def test_an_open_transaction_is_listed_and_described(
     (found,) = semel("txn", "list", "--pattern", name, "--state", "Ongoing", "--json").document
     assert found["partitions"] == [f"{topic}/0"]
     assert 0 <= found["age_ms"] < 60_000
-    assert semel("txn", "list", "--pattern", name, "--longer-than", "1h").out == ""
+    nothing = semel("txn", "list", "--pattern", name, "--longer-than", "1h")
+    assert (nothing.out, nothing.err) == (
+        "",
+        f"there is no transaction open for longer than 1 h, with an id like {name}\n",
+    )
+    assert semel("txn", "list", "--state", "PrepareAbort").err == "there is no transaction in state PrepareAbort\n"
     lines = semel("txn", "describe", name).lines
     assert lines[0].split() == ["transactional", "id", name]
     assert lines[1].split() == ["state", "Ongoing"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import threading
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +54,11 @@ def client_settings(options: argparse.Namespace) -> dict[str, Any]:
     settings |= keyworded(pairs(options.client_settings, "--set"))
     settings.setdefault("bootstrap_servers", DEFAULT_BOOTSTRAP)
     return settings
+
+
+def is_hasty(settings: Mapping[str, Any]) -> bool:
+    """Whether nobody has said how long to wait for a cluster that is not there."""
+    return settings.get("bootstrap_timeout_ms") == _DEFAULTS["bootstrap_timeout_ms"]
 
 
 def pairs(given: Iterable[str], option: str) -> dict[str, str]:
@@ -116,6 +121,7 @@ async def admin_for(options: argparse.Namespace) -> AsyncIterator[Admin]:
     from semel.cli.waiting import watched_host
     from semel.client.admin.admin import Admin
 
-    with watched_host() as host:
-        async with Admin(host=host, **client_settings(options)) as admin:
+    settings = client_settings(options)
+    with watched_host(gives_up=is_hasty(settings)) as host:
+        async with Admin(host=host, **settings) as admin:
             yield admin

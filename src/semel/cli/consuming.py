@@ -9,7 +9,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from typing import BinaryIO
 
-from semel.cli.connection import client_settings, shown_options
+from semel.cli.connection import client_settings, is_hasty, shown_options
 from semel.cli.consume import ISOLATION
 from semel.cli.failures import Exit, NotFound, WrongCall
 from semel.cli.output import Output, Progress, count_text
@@ -39,7 +39,7 @@ async def consume(options: argparse.Namespace) -> int:
         settings |= {"group_id": options.group, "enable_auto_commit": False, "auto_offset_reset": _reset(options)}
         if options.partitions:
             raise WrongCall("--partition contradicts --group, whose members share partitions: leave one of them out")
-    with watched_host() as host:
+    with watched_host(gives_up=is_hasty(settings)) as host:
         async with Consumer(host=host, **settings) as consumer:
             places = await _places(consumer, options)
             reading = _Reading(consumer, options, output, _Printer(render, sys.stdout.buffer))
@@ -151,11 +151,20 @@ class _Reading:
         if start.kind is Kind.BEFORE_END:
             return {place: max(ends[place] - start.value, begins[place]) for place in places}
         if start.kind is Kind.OFFSET:
-            return {place: min(max(start.value, begins[place]), ends[place]) for place in places}
+            return {place: self._nearest(place, start.value, begins[place], ends[place]) for place in places}
         since_ms = start.time_ms(round(time.time() * 1000))
         found = await consumer.offsets_for_times(dict.fromkeys(places, since_ms))
         # A record may be there that is not committed yet: then the end is where reading begins.
         return {place: ends[place] if one is None else min(one.offset, ends[place]) for place, one in found.items()}
+
+    def _nearest(self, place: TopicPartition, offset: int, begin: int, end: int) -> int:
+        """Where a partition has nothing at the offset that was asked for, the nearest place is told and taken."""
+        if begin <= offset <= end:
+            return offset
+        is_past = offset > end
+        there = f"ends at offset {end}" if is_past else f"begins at offset {begin}"
+        self._output.note(f"{place.topic}/{place.partition} {there}, not {offset}")
+        return end if is_past else begin
 
     # -- with one
 

@@ -94,10 +94,12 @@ def _add(options: argparse.Namespace) -> int:
         settings[key] = os.path.abspath(os.path.expanduser(settings[key]))
     _check(settings)
     contexts.named[name] = settings
+    was_current = contexts.current == name
     if options.use or contexts.current is None:
         contexts.current = name
     contexts.write()
-    return _done(options, contexts, f"context {name} is {options.bootstrap}")
+    used = "; commands speak to it from now on" if contexts.current == name and not was_current else ""
+    return _done(options, contexts, f"context {name} is {options.bootstrap}{used}")
 
 
 def _check(settings: dict[str, str]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -107,7 +108,10 @@ def _told(error: BaseException, options: argparse.Namespace) -> int:
     if code is None:
         print(f"{name}: {type(error).__name__}: {error}; this was not foreseen: --debug shows where", file=sys.stderr)
         return Exit.FAILED
-    print(f"{name}: {sentence_of(error)}", file=sys.stderr)
+    sentence = sentence_of(error)
+    if getattr(options, "bootstrap", None) is not None:
+        sentence = re.sub("^bootstrap_servers: ", "--bootstrap: ", sentence)
+    print(f"{name}: {sentence}", file=sys.stderr)
     return code
 
 

@@ -26,5 +26,16 @@ class CommandParser(argparse.ArgumentParser):
         settings.setdefault("allow_abbrev", False)
         super().__init__(*args, **settings)
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Says which of the words that are allowed was probably meant."""
+        if action.choices is None or value in action.choices:
+            return
+        from difflib import get_close_matches
+
+        allowed = [str(choice) for choice in action.choices]
+        near = get_close_matches(str(value), allowed, n=1, cutoff=0.5)
+        meant = f", did you mean {near[0]}?" if near else ""
+        raise argparse.ArgumentError(action, f"{value!r} is not allowed{meant} (allowed: {', '.join(allowed)})")
+
     def error(self, message: str) -> NoReturn:
         self.exit(Exit.WRONG_CALL, f"{self.prog}: {message}; see {self.prog} --help\n")

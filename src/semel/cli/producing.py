@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from semel.cli.connection import client_settings, pairs
+from semel.cli.connection import client_settings, is_hasty, pairs
 from semel.cli.failures import CommandFailed, Exit, WrongCall, exit_code_of, sentence_of
 from semel.cli.output import Output, Progress, bytes_of_json, count_text
 from semel.cli.standard_input import lines_of
@@ -48,7 +48,7 @@ async def produce(options: argparse.Namespace) -> int:
     settings = {"max_block_ms": _MAX_BLOCK_MS} | client_settings(options)
     if options.transactional_id is not None:
         settings["transactional_id"] = options.transactional_id
-    with watched_host() as host:
+    with watched_host(gives_up=is_hasty(settings)) as host:
         sending = _Sending(Producer(host=host, **settings), options, output)
         try:
             await sending.all()

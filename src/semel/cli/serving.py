@@ -35,6 +35,11 @@ _NEVER = str((1 << 63) - 1)
 _READ_BYTES = 4096
 _STOP_WITHIN_S = 10.0
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+_LISTENING_ADVICE = {
+    errno.EADDRINUSE: "stop what listens there, or choose another port with --port, 0 for any that is free",
+    errno.EADDRNOTAVAIL: "choose an address of this machine with --host",
+    errno.EACCES: "choose a port above 1023 with --port",
+}
 
 
 def run(options: argparse.Namespace) -> int:
@@ -234,7 +239,8 @@ def _cannot_start(error: OSError, root: str) -> int:
         advice = f"make some on the disk of {root}, and start again; nothing is lost"
         return _end_with(Exit.FAILED, f"{error.strerror}: {advice}")
     if error.filename is None:
-        return _refuse(str(error))
+        told = error.strerror or str(error)
+        return _refuse(f"{told}; {_LISTENING_ADVICE[error.errno]}" if error.errno in _LISTENING_ADVICE else told)
     advice = "mend that, or name another directory with --data"
     return _refuse(f"cannot keep data in {root}: {error.filename}: {error.strerror}; {advice}")
 

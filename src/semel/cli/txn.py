@@ -155,9 +155,15 @@ async def _list(options: argparse.Namespace, output: Output) -> int:
         ]
         output.table(("TRANSACTIONAL ID", "STATE", "PRODUCER", "EPOCH", "OPEN FOR", "PARTITIONS"), rows)
     else:
-        has_filter = options.state or options.longer_than is not None or options.pattern is not None
-        output.note("there is no such transactional id" if has_filter else "there is no transactional id yet")
+        output.note(_nothing_listed(options))
     return Exit.OK
+
+
+def _nothing_listed(options: argparse.Namespace) -> str:
+    filters = [f"in state {' or '.join(options.state)}"] if options.state else []
+    filters += [f"open for longer than {duration_text(options.longer_than)}"] if options.longer_than is not None else []
+    filters += [f"with an id like {options.pattern}"] if options.pattern is not None else []
+    return f"there is no transaction {', '.join(filters)}" if filters else "there is no transactional id yet"
 
 
 def _age(age_ms: int | None) -> str | None:

@@ -10,26 +10,39 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TextIO
 
+from semel.cli.failures import CommandFailed, Exit
 from semel.host.api import Host, Link, Listener, Network
 
 _PATIENCE_S = 2.0
+_REFUSED_FOR_S = 1.5
+"""How long a node that was never reached may refuse: one that starts is ready long before."""
 _FORGOTTEN_S = 5.0
 """After so long without an attempt nobody waits for the node any more."""
 
 
+class NobodyListens(CommandFailed):
+    exit_code = Exit.UNREACHABLE
+
+    def __init__(self, addresses: Iterable[str]) -> None:
+        super().__init__(
+            f"nothing listens at {', '.join(addresses)}: start a node there (semel serve --data DIR), or name another "
+            "with --bootstrap HOST:PORT or --context NAME"
+        )
+
+
 @contextmanager
-def watched_host() -> Iterator[Host]:
-    """The real host, whose network says what a command waits for."""
+def watched_host(*, gives_up: bool = False) -> Iterator[Host]:
+    """The real host, whose network says what a command waits for; `gives_up` when all there is refuses."""
     from semel.host.real import real_host
 
     host = real_host()
     try:
-        yield replace(host, network=WatchedNetwork(host.network, sys.stderr))
+        yield replace(host, network=WatchedNetwork(host.network, sys.stderr, gives_up=gives_up))
     finally:
         host.close()
 
@@ -41,13 +54,15 @@ class _Away:
         self.since_s = since_s
         self.tried_s = since_s
         self.reason = "no answer"
+        self.refuses = False
         self.is_told = False
 
 
 class WatchedNetwork:
-    def __init__(self, network: Network, notes: TextIO) -> None:
+    def __init__(self, network: Network, notes: TextIO, *, gives_up: bool = False) -> None:
         self._network = network
         self._notes = notes
+        self._gives_up = gives_up  # until somebody was reached
         self._away: dict[str, _Away] = {}
 
     @property
@@ -58,6 +73,7 @@ class WatchedNetwork:
         return await self._network.listen(host, port, accept)
 
     async def connect(self, host: str, port: int) -> Link:
+        """Raises OSError, or NobodyListens."""
         loop = asyncio.get_running_loop()
         address = f"{host}:{port}"
         away = self._away.get(address)
@@ -67,13 +83,17 @@ class WatchedNetwork:
         try:
             link = await self._network.connect(host, port)
         except OSError as error:
-            away.reason = _reason_of(error)
+            away.reason, away.refuses = _reason_of(error), isinstance(error, ConnectionRefusedError)
+            is_long = loop.time() >= away.since_s + _REFUSED_FOR_S
+            if self._gives_up and is_long and all(one.refuses for one in self._away.values()):
+                raise NobodyListens(self._away) from error
             if loop.time() >= away.since_s + _PATIENCE_S:
                 self._tell(address, away)
             raise
         finally:
             timer.cancel()
             away.tried_s = loop.time()
+        self._gives_up = False
         if away.is_told:
             self._note(f"{address} is back")
         self._away.pop(address, None)

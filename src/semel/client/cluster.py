@@ -84,7 +84,7 @@ class Cluster:
         servers, timeout_s = ", ".join(self.settings.bootstrap_servers), self.settings.bootstrap_timeout_ms / 1000
         return Disconnected(
             f"no broker answered at {servers} within {timeout_s:g} s: {str(error) or 'silence'}; "
-            "is it running, and is bootstrap_servers right?"
+            "is it running, and is the address right?"
         )
 
     async def close(self) -> None:

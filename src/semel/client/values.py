@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-Headers = Sequence[tuple[str, bytes | None]]
+Headers = Sequence[tuple[str, bytes | None]] | Mapping[str, bytes | None]
+"""Pairs, because a name may come more than once; a dict does where none does."""
 
 CREATE_TIME = 0
 LOG_APPEND_TIME = 1

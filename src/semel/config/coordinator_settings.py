@@ -20,7 +20,8 @@ GROUPS = [
     Setting("group.max.session.timeout.ms", INT, 30 * MINUTE_MS,
             "The longest session timeout that a member of a classic group may ask for.", minimum=0),
     Setting("group.initial.rebalance.delay.ms", INT, 3000,
-            "How long a new classic group waits for more members before its first rebalance.", minimum=0),
+            "How long a new classic group waits for more members before its first rebalance; a node alone does not "
+            "wait unless this is set.", minimum=0),
     Setting("group.max.size", INT, INT_MAX, "How many members a classic group may have.", minimum=1),
     Setting("group.max.metadata.bytes", INT, 8 * 1024 * 1024,
             "How many bytes of metadata the members of one group may bring together, with some hundred for each member "

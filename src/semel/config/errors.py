@@ -38,7 +38,7 @@ class UnknownSetting(ConfigError):
         from difflib import get_close_matches  # 3 ms to import, needed for a refusal only
 
         # Names come from clients: the cutoff and the length keep a long one from stalling the node.
-        nearest = get_close_matches(name[:_SHOWN_CHARACTERS], list(known), n=1, cutoff=0.5)
+        nearest = get_close_matches(name[:_SHOWN_CHARACTERS], list(known), n=1, cutoff=0.7)
         self.nearest = nearest[0] if nearest else None
         self.kind_of_name = kind_of_name
         near = f"the nearest known {kind_of_name} is {self.nearest}" if nearest else "no known one is spelled like it"

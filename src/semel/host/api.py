@@ -111,7 +111,7 @@ class AlreadyLocked(Exception):
 
     def __init__(self, path: str, holder_pid: int | None) -> None:
         holder = "another process" if holder_pid is None else f"process {holder_pid}"
-        super().__init__(f"{path} is locked by {holder}")
+        super().__init__(f"{path} is locked by {holder}: another node keeps its data there")
         self.path = path
         self.holder_pid = holder_pid
 

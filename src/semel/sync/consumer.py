@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any
 
@@ -17,7 +17,7 @@ _ITERATION_POLL_MS = 1000
 class Consumer(Face[asynchronous.Consumer]):
     """`listener` is called on the loop's thread, inside a poll: it must not call this consumer."""
 
-    def __init__(self, *topics: str, **settings: Any) -> None:
+    def __init__(self, *topics: str | Iterable[str], **settings: Any) -> None:
         super().__init__(lambda: asynchronous.Consumer(*topics, **settings))
 
     async def _close(self, timeout_s: float | None) -> None:

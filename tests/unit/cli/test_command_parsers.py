@@ -210,7 +210,10 @@ def test_the_command_prints_the_script(capsys: pytest.CaptureFixture[str]) -> No
     ("arguments", "sentence"),
     [
         ([], "semel: the following arguments are required: COMMAND; see semel --help"),
-        (["topik"], "semel: argument COMMAND: invalid choice: 'topik'"),
+        (["topik"], "semel: argument COMMAND: 'topik' is not allowed, did you mean topic? (allowed: serve, "),
+        (["topic", "craete"], "semel topic: argument ACTION: 'craete' is not allowed, did you mean create?"),
+        (["xyzzy"], "semel: argument COMMAND: 'xyzzy' is not allowed (allowed: serve, "),
+        (["consume", "x", "--isolation", "comitted"], "'comitted' is not allowed, did you mean committed?"),
         (
             ["topic", "create"],
             "semel topic create: the following arguments are required: TOPIC; see semel topic create",

@@ -37,7 +37,9 @@ def test_without_anything_it_is_localhost() -> None:
 
 def test_the_first_context_is_used_until_another_is_chosen(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["context", "add", "one", "--bootstrap", "one:1"]) == 0
+    assert capsys.readouterr().out == "context one is one:1; commands speak to it from now on\n"
     assert main(["context", "add", "two", "--bootstrap", "two:2"]) == 0
+    assert capsys.readouterr().out == "context two is two:2\n"
     assert settings()["bootstrap_servers"] == "one:1"
     assert main(["context", "use", "two"]) == 0
     assert settings()["bootstrap_servers"] == "two:2"

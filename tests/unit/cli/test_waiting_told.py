@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from semel.cli.waiting import WatchedNetwork
+from semel.cli.waiting import NobodyListens, WatchedNetwork
 from semel.host.api import Link, Listener
 from semel.sim.loop import SimLoop, run
 
@@ -42,9 +42,9 @@ class Terminal(io.StringIO):
 
 
 class World:
-    def __init__(self, notes: io.StringIO) -> None:
+    def __init__(self, notes: io.StringIO, *, gives_up: bool = False) -> None:
         self.wires = Wires()
-        self.network = WatchedNetwork(self.wires, notes)
+        self.network = WatchedNetwork(self.wires, notes, gives_up=gives_up)
         self._notes = notes
 
     @property
@@ -132,6 +132,33 @@ def test_the_reason_is_told_in_words(error: OSError, reason: str) -> None:
         await world.tries_for(4)
 
     assert in_virtual_time(scenario).lines == [f"Waiting for 127.0.0.1:9092: {reason}"]
+
+
+def test_who_was_never_reached_and_refuses_is_not_waited_for() -> None:
+    async def scenario() -> None:
+        world = World(io.StringIO(), gives_up=True)
+        world.wires.error = REFUSED
+        await world.tries_for(1.5)
+        with pytest.raises(NobodyListens, match=r"nothing listens at 127\.0\.0\.1:9092: start a node there"):
+            await world.reaches()
+        assert world.lines == []
+
+    run(scenario(), loop=SimLoop(end_s=100))
+
+
+@pytest.mark.parametrize("case", ["silent", "reached before", "another is silent"])
+def test_whoever_may_come_is_waited_for(case: str) -> None:
+    async def scenario() -> None:
+        world = World(io.StringIO(), gives_up=True)
+        if case == "reached before":
+            await world.reaches()
+        world.wires.is_silent = case != "reached before"
+        await world.reaches("other", timeout_s=3)
+        world.wires.is_silent, world.wires.error = case == "silent", REFUSED
+        for _ in range(10):
+            await world.reaches(timeout_s=1)
+
+    run(scenario(), loop=SimLoop(end_s=100))
 
 
 def test_on_a_terminal_it_takes_the_place_of_a_bar() -> None:

@@ -56,7 +56,7 @@ async def test_a_cluster_that_is_not_there_is_told_with_its_address_and_advice(c
     ) as caught:
         async with known(cluster, bootstrap_timeout_ms=4_000):
             pass
-    assert "is it running, and is bootstrap_servers right?" in str(caught.value)
+    assert "is it running, and is the address right?" in str(caught.value)
     assert 2.5 < cluster.loop.time() <= 4
 
 

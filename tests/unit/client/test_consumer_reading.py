@@ -8,6 +8,7 @@ import re
 import pytest
 from consumer_world import Node, at, batch_of, consumer_of, on_broker, produce, values_of
 
+from semel.client.consumer.consumer import Consumer
 from semel.client.errors import BadSetting, Closed, IllegalState, NoOffset
 from semel.client.values import OffsetAndMetadata
 from semel.wire.spec.create_topics import CreatableTopic, CreateTopicsRequest
@@ -34,6 +35,13 @@ async def test_records_come_in_order_and_the_position_follows(node: Node) -> Non
         assert await consumer.position(at("t-0")) == 8
         assert consumer.highwater(at("t-0")) == consumer.last_stable_offset(at("t-0")) == 8
         assert consumer.lag(at("t-0")) == 0
+
+
+@on_broker()
+async def test_topics_are_given_one_by_one_or_as_a_list(node: Node) -> None:
+    for topics in (("t", "u"), (["t", "u"],)):
+        consumer = Consumer(*topics, host=node.world.host("reader"))
+        assert consumer.subscription() == {"t", "u"}
 
 
 @on_broker()

@@ -40,15 +40,19 @@ CLOSE_TIMEOUT_S = 30.0
 
 
 class Consumer:
-    def __init__(self, *topics: str, host: Host | None = None, listener: Any = None, **settings: Any) -> None:
-        """Subscribes to the topics, if any are given. Nothing is asked of a broker before `start`."""
+    def __init__(
+        self, *topics: str | Iterable[str], host: Host | None = None, listener: Any = None, **settings: Any
+    ) -> None:
+        """Subscribes to the topics, if any are given, one by one or as a list. Nothing is asked of a broker before
+        `start`."""
         self.settings = load(ConsumerSettings, settings)
         self._parts = Parts(self.settings, host)
         self._messages: Iterator[Message] = iter(())
         self._generator: Any = None
         self._listener = listener
         if topics:
-            self._parts.subscribe(topics, None, listener)
+            names = [name for one in topics for name in ([one] if isinstance(one, str) else one)]
+            self._parts.subscribe(names, None, listener)
 
     # -- life
 

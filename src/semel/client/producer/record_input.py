@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from semel.client.errors import BadRecord
@@ -51,6 +51,8 @@ def as_bytes(value: Any, what: str) -> bytes | None:
 def encoded_headers(headers: Headers | None) -> bytes | None:
     if headers is None:
         return None
+    if isinstance(headers, Mapping):
+        headers = list(headers.items())
     try:
         return kernel.encode_headers(headers) if headers else None
     except (TypeError, ValueError, AttributeError) as error:

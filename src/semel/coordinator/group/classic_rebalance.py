@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from semel.config import BrokerConfig
+from semel.config import BrokerConfig, ConfigSource
 from semel.coordinator.errors import coordinator_error
 from semel.coordinator.group.classic_group import ClassicGroup, ClassicMember
 from semel.coordinator.group.classic_states import ClassicState, Event
@@ -32,6 +32,7 @@ logger = logging.getLogger("semel.groups")
 
 # A first JoinGroup has no member id and sends no heartbeats: a client that is gone is noticed by this alone.
 _NEW_MEMBER_TIMEOUT_MS = 5 * 60_000
+_INITIAL_DELAY = "group.initial.rebalance.delay.ms"
 _S = ClassicState
 
 
@@ -180,7 +181,7 @@ class ClassicRebalance:
         logger.info("%r rebalances after generation %d: %s", group.group_id, group.generation, reason)
         group.move(Event.REBALANCE, self.clock.wall_ms())
         if group.is_initial:
-            delay_ms = self.config.int("group.initial.rebalance.delay.ms")
+            delay_ms = self._initial_delay_ms()
             self._wait_for_more(group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
         elif group.all_joined:
             self._complete(group)
@@ -190,11 +191,18 @@ class ClassicRebalance:
     def _wait_for_all(self, group: ClassicGroup) -> None:
         self._timers.set(("join", group.group_id), group.rebalance_timeout_ms, lambda: self._complete(group))
 
+    def _initial_delay_ms(self) -> int:
+        """A node alone is a laptop or a test: somebody waits for the first record. Who wants a delay there sets it."""
+        config = self.config
+        if config.layout.is_alone and config.source(_INITIAL_DELAY) is ConfigSource.DEFAULT:
+            return 0
+        return config.int(_INITIAL_DELAY)
+
     def _wait_for_more(self, group: ClassicGroup, delay_ms: int, left_ms: int) -> None:
         def waited() -> None:
             if group.has_new_member and left_ms > 0:
                 group.has_new_member = False
-                step_ms = min(self.config.int("group.initial.rebalance.delay.ms"), left_ms)
+                step_ms = min(self._initial_delay_ms(), left_ms)
                 self._wait_for_more(group, step_ms, max(left_ms - delay_ms, 0))
             else:
                 self._complete(group)

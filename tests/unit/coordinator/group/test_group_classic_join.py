@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from group_world import DELAY_MS, GROUP, REBALANCE_MS, SESSION_MS, World, in_world, refused, subscription
+from semel.config import BrokerConfig
 from semel.coordinator.group.classic_states import MOVES, ClassicState, Event, ForbiddenMove, next_state
 from semel.log.errors import Refused
 from semel.wire.errors import ErrorCode
@@ -58,6 +59,24 @@ async def test_a_pending_id_is_forgotten_after_the_session_timeout(world: World)
     assert refused(error) == ErrorCode.UNKNOWN_MEMBER_ID
     assert not world.side().rebalance.groups
     assert not world.side().timers._timers
+
+
+_OF_A_CLUSTER = {
+    "listeners": "PLAINTEXT://c:1,CONTROLLER://c:2",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.voters": "1@c:2",
+}
+
+
+@in_world()
+async def test_only_in_a_cluster_does_the_first_rebalance_wait_when_nobody_says(world: World) -> None:
+    loop = asyncio.get_running_loop()
+    for settings, waits_s in ({}, 0), (_OF_A_CLUSTER, 3):
+        world.config = BrokerConfig(settings)
+        member_id = await world.member_id(group_id=f"waits {waits_s}")
+        began_s = loop.time()
+        await world.join(member_id, group_id=f"waits {waits_s}")
+        assert loop.time() - began_s == pytest.approx(waits_s)
 
 
 @in_world()
