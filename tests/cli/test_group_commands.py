@@ -158,3 +158,18 @@ def member(semel: Semel, group: str, topic: str) -> Consumer:
         assert time.monotonic() < deadline_s, "not a member in time"
         consumer.poll(100)
     return consumer
+
+
+# -- delete
+
+
+def test_a_group_is_deleted_with_its_offsets_when_nobody_is_in_it(semel: Semel, topic: str, read: str) -> None:
+    asked = semel("group", "delete", read, stdin=b"yes\n", code=Exit.WRONG_CALL)
+    assert "say --yes if it is meant" in asked.err
+    with member(semel, read, topic):
+        assert "NON_EMPTY_GROUP" in semel("group", "delete", read, "--yes", code=Exit.FAILED).err
+    assert committed(semel, read), "it is still there"
+
+    assert semel("group", "delete", read, "--yes").out == f"deleted group {read}\n"
+    assert read not in semel("group", "list", "--names").lines
+    assert f"group '{read}'" in semel("group", "delete", read, "--yes", code=Exit.NOT_FOUND).err

@@ -176,6 +176,30 @@ def test_reading_begins_where_it_was_told_to(semel: Semel, numbered: str, argume
     assert semel("consume", numbered, "--partition", "0", *arguments).lines == list(values)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "values"),
+    [
+        (["--to", "3"], "012"),
+        (["--to", "earliest"], ""),
+        (["--to", "latest"], "0123456789"),
+        (["--from", "-3", "--to", "-1"], "78"),
+        (["--from", "8", "--to", "3"], ""),
+        (["--from", "@1700000002000", "--to", "@1700000004000"], "23"),
+        (["--to", "5", "--count", "2"], "01"),
+    ],
+    ids=" ".join,
+)
+def test_reading_ends_where_it_was_told_to(semel: Semel, numbered: str, arguments: list[str], values: str) -> None:
+    assert semel("consume", numbered, "--partition", "0", *arguments).lines == list(values)
+
+
+@pytest.mark.parametrize("other", [["--follow"], ["--group", "g"]], ids=" ".join)
+def test_an_end_contradicts_what_has_another(semel: Semel, numbered: str, other: list[str]) -> None:
+    called = semel("consume", numbered, "--to", "3", *other, code=Exit.WRONG_CALL)
+
+    assert f"--to contradicts {other[0]}" in called.err
+
+
 @pytest.mark.parametrize(("start", "told"), [("100", "ends at offset 10, not 100"), ("3", None)])
 def test_a_start_that_the_log_does_not_have_is_told(semel: Semel, numbered: str, start: str, told: str | None) -> None:
     said = semel("consume", numbered, "--partition", "0", "--from", start).err

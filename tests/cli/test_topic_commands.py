@@ -125,3 +125,26 @@ def test_internal_topics_are_shown_when_asked_for(semel: Semel, topic: str, uniq
 
     assert "__consumer_offsets" not in semel("topic", "list", "--names").lines
     assert "__consumer_offsets" in semel("topic", "list", "--names", "--internal").lines
+
+
+# -- trim
+
+
+def test_the_oldest_records_are_deleted_when_it_is_told_to(semel: Semel, topic: str) -> None:
+    semel("produce", topic, *"abcdef", "--partition", "0")
+    semel("produce", topic, *"xyz", "--partition", "1")
+    shown = semel("topic", "trim", topic, "--before", "-2")
+    assert [line.split()[1:] for line in shown.lines[1:3]] == [["0", "0", "4", "6", "4"], ["1", "0", "1", "3", "1"]]
+    assert "nothing was deleted: --execute does it" in shown.err
+    assert semel("consume", topic, "--partition", "0").lines == list("abcdef")
+
+    done = semel("topic", "trim", f"{topic}/0", "--before", "-2", "--execute", "--json").document
+    place = {"topic": topic, "partition": 0, "start_offset": 0, "new_start_offset": 4, "end_offset": 6}
+    assert done == {"executed": True, "partitions": [place]}
+    assert semel("consume", topic, "--partition", "0").lines == ["e", "f"]
+    assert semel("consume", topic, "--partition", "1").lines == list("xyz")
+    again = semel("topic", "trim", f"{topic}/0", "--before", "2", "--execute")
+    assert again.err == "0 offsets deleted\n", "what is gone is not brought back, and that is no error"
+    assert f"topic '{topic}' has no partition 7" in (
+        semel("topic", "trim", f"{topic}/7", "--before", "1", code=Exit.NOT_FOUND).err
+    )

@@ -12,6 +12,13 @@ _WATCH_S = 2.0
 _EXAMPLES = """examples:
   semel cluster start --nodes 3
   semel cluster status
+  semel cluster info
+"""
+_INFO = """Works on Apache Kafka as well.
+
+examples:
+  semel cluster info
+  semel cluster info --json --bootstrap localhost:9092
 """
 _START = """A controller and as many brokers as you say, each a process of its own on free ports of 127.0.0.1. With
 --dir the cluster is kept there, and a later start finds its data and its addresses; without, everything is removed at
@@ -76,6 +83,16 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     add_connection_arguments(status)
     status.set_defaults(run=_status)
 
+    info = actions.add_parser(
+        "info",
+        help="nodes, features, and what the disks hold",
+        description="Show the nodes, the features that are switched on, and what the disks hold.",
+        epilog=_INFO,
+    )
+    add_output_arguments(info)
+    add_connection_arguments(info)
+    info.set_defaults(run=_info)
+
 
 def _seconds(text: str) -> float:
     try:
@@ -89,6 +106,12 @@ def _seconds(text: str) -> float:
 
 def _status(options: argparse.Namespace) -> int:
     from semel.cli.cluster_status import run
+
+    return run_coroutine(run(options, Output.of(options)))
+
+
+def _info(options: argparse.Namespace) -> int:
+    from semel.cli.cluster_info import run
 
     return run_coroutine(run(options, Output.of(options)))
 

@@ -22,6 +22,7 @@ examples:
   semel consume payments --from -10 --follow
   semel consume payments --from 2h --format '{{time}}\t{{key}}\t{{value}}'
   semel consume payments --partition 0 --from 17 --count 1 --json
+  semel consume payments --from 2026-11-15T10:00 --to 2026-11-15T11:00
   semel consume payments --group books --follow
   semel consume payments --json | semel produce copies --input json
 """
@@ -50,6 +51,13 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         default=Position(Kind.EARLIEST),
         metavar="WHERE",
         help=f"{WHERE}; default earliest",
+    )
+    command.add_argument(
+        "--to",
+        dest="end",
+        type=position,
+        metavar="WHERE",
+        help="end before this place, written as for --from; without, at what is the end now",
     )
     command.add_argument("--follow", action="store_true", help="wait for more, until Ctrl-C")
     command.add_argument("--count", type=at_least_one, metavar="N", help="end after so many records")

@@ -31,12 +31,16 @@ _POLLS_WITHOUT_PARTITIONS = 15
 async def consume(options: argparse.Namespace) -> int:
     output = Output.of(options)
     render = _render(options, output)
+    if options.follow and options.end is not None:
+        raise WrongCall("--to contradicts --follow, which has no end: leave one of them out")
     settings = client_settings(options)
     settings |= {"isolation_level": ISOLATION[options.isolation], "allow_auto_create_topics": False}
     if not options.follow:
         settings.setdefault("fetch_max_wait_ms", 100)
     if options.group is not None:
         settings |= {"group_id": options.group, "enable_auto_commit": False, "auto_offset_reset": _reset(options)}
+        if options.end is not None:
+            raise WrongCall("--to contradicts --group, which reads on to the end: leave one of them out")
         if options.partitions:
             raise WrongCall("--partition contradicts --group, whose members share partitions: leave one of them out")
     with watched_host(gives_up=is_hasty(settings)) as host:
@@ -113,6 +117,8 @@ class _Reading:
         self._printer = printer
         self._printed: dict[TopicPartition, int] = {}
         """Where the group stands in what was printed but not committed yet."""
+        self._before: dict[TopicPartition, int] | None = None
+        """Where --to says that a partition ends."""
         self._committed_s = float("-inf")
 
     # -- without a group
@@ -120,14 +126,16 @@ class _Reading:
     async def alone(self, places: list[TopicPartition]) -> None:
         consumer = self._consumer
         consumer.assign(places)
-        starts = await self._starts(places)
+        begins, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
+        starts = await self._at(self._options.start, begins, ends)
         for place, offset in starts.items():
             consumer.seek(place, offset)
         if self._options.follow:
             while await self._poll():
                 pass
             return
-        ends = await consumer.end_offsets(places)
+        if self._options.end is not None:
+            ends = self._before = dict(await self._at(self._options.end, begins, ends))
         total = sum(max(ends[place] - starts[place], 0) for place in places)
         with self._bar(total) as bar:
             while await self._poll() and not await self._is_through(places, ends):
@@ -140,20 +148,19 @@ class _Reading:
         output = self._output
         return Progress(output.notes, "reading", total, "offsets", is_silent=output.is_quiet or output.is_terminal)
 
-    async def _starts(self, places: list[TopicPartition]) -> dict[TopicPartition, int]:
-        consumer, start = self._consumer, self._options.start
-        begins = await consumer.beginning_offsets(places)
-        if start.kind is Kind.EARLIEST:
+    async def _at(
+        self, where: Position, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, int]:
+        if where.kind is Kind.EARLIEST:
             return begins
-        ends = await consumer.end_offsets(places)
-        if start.kind is Kind.LATEST:
+        if where.kind is Kind.LATEST:
             return ends
-        if start.kind is Kind.BEFORE_END:
-            return {place: max(ends[place] - start.value, begins[place]) for place in places}
-        if start.kind is Kind.OFFSET:
-            return {place: self._nearest(place, start.value, begins[place], ends[place]) for place in places}
-        since_ms = start.time_ms(round(time.time() * 1000))
-        found = await consumer.offsets_for_times(dict.fromkeys(places, since_ms))
+        if where.kind is Kind.BEFORE_END:
+            return {place: max(end - where.value, begins[place]) for place, end in ends.items()}
+        if where.kind is Kind.OFFSET:
+            return {place: self._nearest(place, where.value, begins[place], end) for place, end in ends.items()}
+        since_ms = where.time_ms(round(time.time() * 1000))
+        found = await self._consumer.offsets_for_times(dict.fromkeys(ends, since_ms))
         # A record may be there that is not committed yet: then the end is where reading begins.
         return {place: ends[place] if one is None else min(one.offset, ends[place]) for place, one in found.items()}
 
@@ -208,7 +215,7 @@ class _Reading:
         most = _MOST_RECORDS if options.count is None else min(options.count - printer.count, _MOST_RECORDS)
         found = await self._consumer.poll(_POLL_MS, most)
         if found:
-            printer.put(found.values())
+            printer.put(found.values() if self._before is None else _those_before(self._before, found))
             if options.group is not None:
                 self._printed |= {place: messages[-1].offset + 1 for place, messages in found.items()}
         if self._printed:
@@ -241,3 +248,9 @@ class _Reading:
                     f"an open transaction holds back {shown} at offset {stable}, {end - stable} before its end: "
                     f"semel txn why-stuck {shown}{shown_options(self._options)}"
                 )
+
+
+def _those_before(
+    ends: Mapping[TopicPartition, int], found: Mapping[TopicPartition, list[Message]]
+) -> list[list[Message]]:
+    return [[one for one in messages if one.offset < ends[place]] for place, messages in found.items()]

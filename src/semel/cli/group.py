@@ -1,12 +1,13 @@
-"""`semel group`: see what groups have read and how far they are behind, and set them back or forward."""
+"""`semel group`: see what groups have read and how far they are behind, set them back or forward, and delete them."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from semel.cli.asking import says_yes
 from semel.cli.connection import add_connection_arguments, admin_for, run
-from semel.cli.failures import Exit
+from semel.cli.failures import CommandFailed, Exit
 from semel.cli.output import Cell, Output, add_output_arguments
 from semel.cli.positions import WHERE, place, position
 
@@ -17,6 +18,7 @@ _EXAMPLES = """examples:
   semel group list
   semel group describe books
   semel group reset books --to earliest
+  semel group delete books
 """
 _LIST = """examples:
   semel group list
@@ -34,6 +36,14 @@ examples:
   semel group reset books --to 2026-11-15T10:00 --topic payments --execute
   semel group reset books --shift -100 --topic payments/0 --execute
   semel group reset books --to 17 --topic payments/0 --execute
+"""
+
+
+_DELETE = """A group with members is not deleted: stop them first. Its offsets go with it.
+
+examples:
+  semel group delete books
+  semel group delete books shelves --yes
 """
 
 
@@ -78,7 +88,17 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     reset.add_argument("--execute", action="store_true", help="do it")
     reset.set_defaults(run=_reset)
 
-    for action in (listing, describe, reset):
+    delete = actions.add_parser(
+        "delete",
+        help="delete groups and their offsets",
+        description="Delete groups and their offsets. Asks first.",
+        epilog=_DELETE,
+    )
+    delete.add_argument("groups", nargs="+", metavar="GROUP")
+    delete.add_argument("--yes", action="store_true", help="do not ask")
+    delete.set_defaults(run=lambda options: run(_delete(options, Output.of(options))))
+
+    for action in (listing, describe, reset, delete):
         add_output_arguments(action)
         add_connection_arguments(action)
 
@@ -87,6 +107,22 @@ def _reset(options: argparse.Namespace) -> int:
     from semel.cli.group_reset import reset
 
     return run(reset(options, Output.of(options)))
+
+
+# -- delete
+
+
+async def _delete(options: argparse.Namespace, output: Output) -> int:
+    names = list(dict.fromkeys(options.groups))
+    if not options.yes and not says_yes(f"Delete {', '.join(names)} and all offsets?"):
+        raise CommandFailed("nothing was deleted")
+    async with admin_for(options) as admin:
+        await admin.delete_groups(names)
+    if output.is_json:
+        output.json([{"group": name, "deleted": True} for name in names])
+    for name in () if output.is_json else names:
+        output.line(f"deleted group {name}")
+    return Exit.OK
 
 
 # -- list

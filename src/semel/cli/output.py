@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Self, TextIO
 
 from semel.views.wording import count_text as count_text
 from semel.views.wording import duration_text as duration_text
+from semel.views.wording import size_text as size_text
 from semel.views.wording import time_text as time_text
 
 NOTHING = "-"

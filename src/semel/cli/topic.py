@@ -1,16 +1,16 @@
-"""`semel topic`: create, list, describe, alter and delete topics."""
+"""`semel topic`: create, list, describe, alter, trim and delete topics."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from semel.cli.asking import says_yes
 from semel.cli.connection import add_connection_arguments, admin_for, pairs, run, shown_options
 from semel.cli.failures import CommandFailed, Exit, NotFound, WrongCall
 from semel.cli.output import Cell, Output, add_output_arguments, count_text
-from semel.cli.positions import at_least_one
+from semel.cli.positions import WHERE, at_least_one, place, position
 
 if TYPE_CHECKING:
     pass
@@ -21,6 +21,7 @@ _EXAMPLES = """examples:
   semel topic list
   semel topic describe payments
   semel topic alter payments --config retention.ms=86400000
+  semel topic trim payments --before 7d
   semel topic delete payments
 """
 _CREATE = """examples:
@@ -43,6 +44,13 @@ _ALTER = """examples:
 _DELETE = """examples:
   semel topic delete payments
   semel topic delete payments receipts --yes --if-exists
+"""
+_TRIM = """Readers who stand below the new start go on as auto.offset.reset says. With a time, younger records stay.
+
+examples:
+  semel topic trim payments --before 7d
+  semel topic trim payments/0 --before 1000 --execute
+  semel topic trim payments --before latest --execute
 """
 _REPLICAS = """examples:
   semel topic replicas --all --factor 3
@@ -104,6 +112,17 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     replicas.add_argument("--no-wait", dest="wait", action="store_false", help="do not wait until they are in sync")
     replicas.set_defaults(run=_replicas)
 
+    trim = actions.add_parser(
+        "trim",
+        help="delete the oldest records of topics",
+        description="Delete the oldest records of topics. Shows what it would do, unless it is told to --execute.",
+        epilog=_TRIM,
+    )
+    trim.add_argument("places", nargs="+", type=place, metavar="TOPIC[/PARTITION]")
+    trim.add_argument("--before", type=position, required=True, metavar="WHERE", help=WHERE)
+    trim.add_argument("--execute", action="store_true", help="do it")
+    trim.set_defaults(run=_trim)
+
     delete = actions.add_parser(
         "delete",
         help="delete topics and all their records",
@@ -115,7 +134,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     delete.add_argument("--if-exists", action="store_true", help="a topic that is not there is no error")
     delete.set_defaults(run=lambda options: run(_delete(options, Output.of(options))))
 
-    for action in (create, listing, describe, alter, replicas, delete):
+    for action in (create, listing, describe, alter, replicas, trim, delete):
         add_output_arguments(action)
         add_connection_arguments(action)
 
@@ -309,6 +328,15 @@ def _replicas(options: argparse.Namespace) -> int:
     return run(give_replicas(options, Output.of(options)))
 
 
+# -- trim
+
+
+def _trim(options: argparse.Namespace) -> int:
+    from semel.cli.topic_trim import trim
+
+    return run(trim(options, Output.of(options)))
+
+
 # -- delete
 
 
@@ -322,7 +350,7 @@ async def _delete(options: argparse.Namespace, output: Output) -> int:
         if missing and not options.if_exists:
             raise NotFound(no_such_topic(*missing))
         names = [name for name in names if name in there]
-        if names and not options.yes and not _says_yes(names):
+        if names and not options.yes and not says_yes(f"Delete {', '.join(names)} and all records?"):
             raise CommandFailed("nothing was deleted")
         if names:
             await admin.delete_topics(names)
@@ -334,10 +362,3 @@ async def _delete(options: argparse.Namespace, output: Output) -> int:
     for name in missing:
         output.line(f"topic {name} was not there")
     return Exit.OK
-
-
-def _says_yes(names: list[str]) -> bool:
-    if not sys.stdin.isatty():
-        raise WrongCall("nobody can be asked here: say --yes if it is meant")
-    print(f"Delete {', '.join(names)} and all records? Type yes: ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() == "yes"

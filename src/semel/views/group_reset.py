@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from semel.client.admin.admin import Admin
 from semel.client.admin.group_values import GroupDescription
-from semel.client.admin.values import OffsetSpec
 from semel.client.errors import GroupNotEmpty, UnknownGroup
 from semel.client.metadata import TopicPartition
-from semel.views.positions import Kind, Place, Position
+from semel.views.places import ends_of, offsets_at, partitions_of, starts_of
+from semel.views.positions import Place, Position
 from semel.views.refusals import Missing, Refusal
-from semel.views.topics import described
 from semel.views.wording import count_text
 
 
@@ -78,11 +77,10 @@ async def _moves(
     admin: Admin, group_id: str, given: Sequence[Place], where: Position | int, *, now_ms: int
 ) -> list[Move]:
     committed = {place: offset.offset for place, offset in (await admin.list_group_offsets(group_id))[group_id].items()}
-    places = await _places(admin, given) if given else sorted(committed)
+    places = await partitions_of(admin, given) if given else sorted(committed)
     if not places:
         raise Missing(f"group {group_id!r} has committed nothing: name topics with --topic, or see semel group list")
-    starts = await _listed(admin, dict.fromkeys(places, OffsetSpec.EARLIEST))
-    ends = await _listed(admin, dict.fromkeys(places, OffsetSpec.LATEST))
+    starts, ends = await starts_of(admin, places), await ends_of(admin, places)
     if isinstance(where, int):
         unknown = [place for place in places if place not in committed]
         if unknown:
@@ -92,7 +90,7 @@ async def _moves(
             )
         wanted = {place: committed[place] + where for place in places}
     else:
-        wanted = await _wanted(admin, where, starts, ends, now_ms)
+        wanted = await offsets_at(admin, where, starts, ends, now_ms)
     return [
         Move(
             place,
@@ -103,39 +101,3 @@ async def _moves(
         )
         for place in places
     ]
-
-
-async def _places(admin: Admin, given: Sequence[Place]) -> list[TopicPartition]:
-    topics = await described(admin, [place.topic for place in given])
-    places: set[TopicPartition] = set()
-    for place in given:
-        numbers = topics[place.topic].partitions
-        if place.partition is not None and place.partition not in numbers:
-            count = count_text(len(numbers), "partition")
-            raise Missing(f"topic {place.topic!r} has no partition {place.partition}; it has {count}")
-        places |= {TopicPartition(place.topic, number) for number in numbers if place.partition in (None, number)}
-    return sorted(places)
-
-
-async def _wanted(
-    admin: Admin,
-    to: Position,
-    starts: Mapping[TopicPartition, int],
-    ends: Mapping[TopicPartition, int],
-    now_ms: int,
-) -> dict[TopicPartition, int]:
-    if to.kind is Kind.EARLIEST:
-        return dict(starts)
-    if to.kind is Kind.LATEST:
-        return dict(ends)
-    if to.kind is Kind.OFFSET:
-        return dict.fromkeys(ends, to.value)
-    if to.kind is Kind.BEFORE_END:
-        return {place: end - to.value for place, end in ends.items()}
-    found = await _listed(admin, dict.fromkeys(ends, to.time_ms(now_ms)))
-    # Nothing was written since: the next record will be the first.
-    return {place: ends[place] if offset < 0 else offset for place, offset in found.items()}
-
-
-async def _listed(admin: Admin, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    return {place: found.offset for place, found in (await admin.list_offsets(wanted)).items()}

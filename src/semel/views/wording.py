@@ -27,3 +27,12 @@ def time_text(timestamp_ms: int) -> str:
 def count_text(count: int, noun: str, plural: str | None = None) -> str:
     """`1 record`, `12 records`."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def size_text(size_bytes: int) -> str:
+    """`512 B`, `1.5 KB`, `12 MB`, `3.4 GB`: in steps of 1024."""
+    size, units = float(size_bytes), ["B", "KB", "MB", "GB", "TB"]
+    while size >= 1024 and len(units) > 1:
+        size /= 1024
+        del units[0]
+    return f"{size:.1f} {units[0]}" if units[0] != "B" and size < 10 else f"{size:.0f} {units[0]}"

@@ -189,7 +189,7 @@ def test_bash_completes_commands_options_values_and_files(tmp_path: Path) -> Non
     (tmp_path / "payments.txt").touch()
 
     assert completed("semel", "to", directory=tmp_path) == ["topic"]
-    actions = ["create", "list", "describe", "alter", "replicas", "delete"]
+    actions = ["create", "list", "describe", "alter", "replicas", "trim", "delete"]
     assert completed("semel", "topic", "", directory=tmp_path) == actions
     assert completed("semel", "topic", "create", "--rep", directory=tmp_path) == ["--replication"]
     assert completed("semel", "consume", "x", "--isolation", "u", directory=tmp_path) == ["uncommitted"]

@@ -18,6 +18,7 @@ from semel.cli.output import (
     duration_text,
     json_bytes,
     printable,
+    size_text,
     time_text,
     wants_colours,
     width_of,
@@ -220,6 +221,14 @@ def test_nobody_sees_progress_in_a_pipe() -> None:
 )
 def test_durations_are_told_in_two_units_at_most(duration_ms: int, text: str) -> None:
     assert duration_text(duration_ms) == text
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KB"), (12 << 20, "12 MB"), (5 << 30, "5.0 GB"), (3000 << 40, "3000 TB")],
+)
+def test_sizes_are_told_in_the_unit_that_fits(size_bytes: int, text: str) -> None:
+    assert size_text(size_bytes) == text
 
 
 def test_a_time_that_was_told_can_be_given_back() -> None:
