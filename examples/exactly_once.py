@@ -7,14 +7,15 @@ the transactional id and by the group's generation. Readers of the result set is
 """
 
 import asyncio
+import signal
 import sys
 from typing import Any
 
 import semel
 
 
-def transform(value: bytes) -> bytes:
-    return value.upper()
+def invoice(order: bytes) -> bytes:
+    return order.upper()
 
 
 async def run(address: str, source: str, sink: str, **settings: Any) -> None:
@@ -23,36 +24,17 @@ async def run(address: str, source: str, sink: str, **settings: Any) -> None:
             source,
             bootstrap_servers=address,
             group_id="exactly-once",
-            enable_auto_commit=False,
             isolation_level="read_committed",
             auto_offset_reset="earliest",
             **settings,
         ) as consumer,
         semel.Producer(bootstrap_servers=address, transactional_id=f"{source}-to-{sink}") as producer,
     ):
-        # Before anything is read: a copy that died in a transaction holds its offsets back until that is ended.
-        await producer.init_transactions()
-        while True:
-            batch = await consumer.poll(timeout_ms=1000)
-            if not batch:
-                continue
-            try:
-                async with producer.transaction():
-                    for messages in batch.values():
-                        for message in messages:
-                            await producer.send(sink, transform(message.value), key=message.key)
-                    offsets = {partition: messages[-1].offset + 1 for partition, messages in batch.items()}
-                    await producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
-            except semel.errors.AbortTransactionError as error:
-                print(f"aborted, and read again: {error}", file=sys.stderr)
-                await rewind(consumer, batch)
-
-
-async def rewind(consumer: semel.Consumer, batch: dict[semel.TopicPartition, list[semel.Message]]) -> None:
-    """Back to where the aborted transaction began, in the partitions that are still ours."""
-    for partition, messages in batch.items():
-        if partition in consumer.assignment():
-            consumer.seek(partition, messages[0].offset)
+        batches = semel.transform(consumer, producer, "exactly_once")
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, batches.stop)  # after the batch in hand
+        async for batch in batches:
+            for message in batch:
+                await producer.send(sink, invoice(message.value), key=message.key)
 
 
 if __name__ == "__main__":

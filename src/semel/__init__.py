@@ -19,9 +19,12 @@ __version__ = VERSION
 if TYPE_CHECKING:
     from semel.client.admin.admin import Admin as Admin
     from semel.client.admin.values import NewTopic as NewTopic
+    from semel.client.consumer.batches import Batch as Batch
     from semel.client.consumer.consumer import Consumer as Consumer
     from semel.client.metadata import TopicPartition as TopicPartition
     from semel.client.producer.producer import Producer as Producer
+    from semel.client.transform import Transform as Transform
+    from semel.client.transform import transform as transform
     from semel.client.values import GroupIdentity as GroupIdentity
     from semel.client.values import Message as Message
     from semel.client.values import OffsetAndMetadata as OffsetAndMetadata
@@ -39,6 +42,9 @@ _HOMES = {
     "OffsetAndMetadata": "semel.client.values",
     "OffsetAndTimestamp": "semel.client.values",
     "RecordMetadata": "semel.client.values",
+    "Batch": "semel.client.consumer.batches",
+    "Transform": "semel.client.transform",
+    "transform": "semel.client.transform",
 }
 _MODULES = {"sync": "semel.sync", "errors": "semel.client.errors"}
 

@@ -17,6 +17,20 @@ from semel.client.admin.values import NewTopic
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 RECORDS = 300
+BLOCKING = """
+import sys
+from semel.sync import Consumer, Producer, transform
+
+address, source, sink = sys.argv[1:]
+settings = {"isolation_level": "read_committed", "auto_offset_reset": "earliest", "session_timeout_ms": 6000}
+with (
+    Consumer(source, bootstrap_servers=address, group_id="blocking", **settings) as consumer,
+    Producer(bootstrap_servers=address, transactional_id=f"{source}-to-{sink}") as producer,
+):
+    for batch in transform(consumer, producer):
+        for message in batch:
+            producer.send(sink, message.value.upper(), key=message.key)
+"""
 
 
 def fill(address: str, topic: str, first: int = 0) -> list[bytes]:
@@ -46,7 +60,10 @@ def test_a_consuming_example_prints_every_record(name: str, address: str, topic:
     assert sorted(line.partition(": ")[2].strip() for line in lines) == sorted(repr(value) for value in values)
 
 
-def test_the_exactly_once_example_survives_kills(address: str, topic: str, unique: Callable[[str], str]) -> None:
+@pytest.mark.parametrize("name", ["exactly_once", "exactly_once_by_hand", "exactly_once_blocking"])
+def test_an_exactly_once_example_survives_kills(
+    name: str, address: str, topic: str, unique: Callable[[str], str]
+) -> None:
     """Twice it is killed as soon as anything of it can be seen, committed or not, and each time there is more to do."""
     sink = unique("invoices")
     partitions = [semel.TopicPartition(sink, number) for number in range(3)]
@@ -64,20 +81,42 @@ def test_the_exactly_once_example_survives_kills(address: str, topic: str, uniqu
             values += fill(address, topic, len(values))
             watcher.seek_to_end()
             watcher.poll(timeout_ms=100)
-            with running_with_short_sessions(address, topic, sink):
+            with running_with_short_sessions(name, address, topic, sink):
                 read(watcher, at_least=1)
         values += fill(address, topic, len(values))
-        with running_with_short_sessions(address, topic, sink):
+        with running_with_short_sessions(name, address, topic, sink):
             found = read(reader, at_least=len(values))
         found += read(reader, at_least=1, timeout_s=0.5)
     assert sorted(found) == sorted(value.upper() for value in values)
 
 
+def test_the_exactly_once_example_ends_after_the_batch_in_hand(
+    address: str, topic: str, unique: Callable[[str], str]
+) -> None:
+    """A SIGTERM: what was read so far is committed, and the group is left, so that nobody waits for its session."""
+    sink = unique("invoices")
+    values = fill(address, topic)
+    for _ in range(2):
+        process = subprocess.Popen([sys.executable, str(EXAMPLES / "exactly_once.py"), address, topic, sink])
+        with semel.sync.Consumer(
+            sink, bootstrap_servers=address, isolation_level="read_committed", auto_offset_reset="earliest"
+        ) as reader:
+            found = read(reader, at_least=len(values), timeout_s=30)
+            process.terminate()
+            assert process.wait(10) == 0
+            found += read(reader, at_least=1, timeout_s=0.5)
+        assert sorted(found) == sorted(value.upper() for value in values)
+        values += fill(address, topic, len(values))
+
+
 @contextmanager
-def running_with_short_sessions(address: str, source: str, sink: str) -> Iterator[None]:
-    """The exactly-once example. When it is killed, the next one waits for the end of its session: 6 s here, the least
+def running_with_short_sessions(name: str, address: str, source: str, sink: str) -> Iterator[None]:
+    """An exactly-once example. When it is killed, the next one waits for the end of its session: 6 s here, the least
     that a broker allows, instead of 45."""
-    program = "import asyncio, sys, exactly_once; asyncio.run(exactly_once.run(*sys.argv[1:], session_timeout_ms=6000))"
+    if name == "exactly_once_blocking":
+        program = BLOCKING
+    else:
+        program = f"import asyncio, sys, {name}; asyncio.run({name}.run(*sys.argv[1:], session_timeout_ms=6000))"
     process = subprocess.Popen([sys.executable, "-c", program, address, source, sink], cwd=EXAMPLES)
     try:
         yield

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from client_pipeline import PipelineRun
 from client_transactions import TransactionalRun
+from client_transform import PlainTransformRun, TransformRun
 from client_workload import idempotent_run, new_world
 
 from client_world import ClientWorld
@@ -42,6 +43,14 @@ async def pipeline(world: ClientWorld) -> None:
     await PipelineRun(world).run()
 
 
+async def transformed(world: ClientWorld) -> None:
+    await TransformRun(world).run()
+
+
+async def transformed_plainly(world: ClientWorld) -> None:
+    await PlainTransformRun(world).run()
+
+
 class Workload(NamedTuple):
     scenario: Scenario
     generation: int = 2
@@ -59,6 +68,9 @@ WORKLOADS = {
     # The consumer gave an identity without a member to transactions after its group had gone on without it.
     "pipeline": Workload(pipeline, share=4, ever_failed=(21, 23, 39, 54, 92)),
     "pipeline, first generation": Workload(pipeline, generation=1, share=4, ever_failed=(21, 23, 54, 92)),
+    "transform": Workload(transformed, share=4),
+    "transform, first generation": Workload(transformed, generation=1, share=4),
+    "transform without transactions": Workload(transformed_plainly, share=4),
 }
 
 

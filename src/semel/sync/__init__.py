@@ -15,14 +15,18 @@ if TYPE_CHECKING:
     from semel.sync.consumer import Consumer as Consumer
     from semel.sync.producer import Delivery as Delivery
     from semel.sync.producer import Producer as Producer
+    from semel.sync.transforming import Transform as Transform
+    from semel.sync.transforming import transform as transform
 
-__all__ = ["Admin", "Consumer", "Delivery", "Producer"]
+__all__ = ["Admin", "Consumer", "Delivery", "Producer", "Transform", "transform"]
 
 _HOMES = {
     "Admin": "semel.sync.admin",
     "Consumer": "semel.sync.consumer",
     "Delivery": "semel.sync.producer",
     "Producer": "semel.sync.producer",
+    "Transform": "semel.sync.transforming",
+    "transform": "semel.sync.transforming",
 }
 
 

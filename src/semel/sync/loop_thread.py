@@ -131,6 +131,10 @@ class Face(Generic[C]):
             raise
         return self._thread.run(self._in_order(coroutine))
 
+    def _call_soon(self, function: Callable[[], object]) -> None:
+        """On the loop's thread, without waiting for it."""
+        self._thread.loop.call_soon_threadsafe(function)
+
     async def _in_order(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """For those who have something to do before any call."""
         return await coroutine

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from semel.client.errors import Closed, SemelError, TimedOut, UnknownTopic
+from semel.client.errors import AbortTransactionError, Closed, SemelError, TimedOut, UnknownTopic
 from semel.client.metadata import TopicPartition
 from semel.client.producer import producer as asynchronous
 from semel.client.producer.batch import Delivery as CoreDelivery
@@ -48,6 +48,14 @@ class Delivery:
         self._unseen: Unseen | None = None
         self._waiter: _Waiter | None = None
         self._callback = callback
+
+    @classmethod
+    def failed(cls, error: SemelError, callback: Callable[[Delivery], object] | None) -> Delivery:
+        delivery = cls(callback)
+        delivery._outcome = error
+        if callback is not None:
+            callback(delivery)
+        return delivery
 
     def done(self) -> bool:
         return self._outcome is not None
@@ -133,7 +141,12 @@ class Producer(Face[asynchronous.Producer]):
         core = self._core
         record = None
         if headers is not None or timestamp_ms is not None or not core.is_ordinary(topic, value, key):
-            record = core.judge(topic, value, key, partition, timestamp_ms, headers)
+            try:
+                record = core.judge(topic, value, key, partition, timestamp_ms, headers)
+            except AbortTransactionError as error:
+                if not core.will_repeat:
+                    raise
+                return Delivery.failed(error, on_delivery)
         if partition is not None:
             check_partition(partition)
         delivery = Delivery(on_delivery)

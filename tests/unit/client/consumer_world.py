@@ -40,7 +40,19 @@ from semel.wire.spec.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 
-__all__ = ["at", "Consumer", "Node", "Shelf", "batch_of", "consumer_of", "on_broker", "produce", "values_of"]
+__all__ = [
+    "BROKER",
+    "PORT",
+    "Consumer",
+    "Node",
+    "Shelf",
+    "at",
+    "batch_of",
+    "consumer_of",
+    "on_broker",
+    "produce",
+    "values_of",
+]
 
 SETTINGS = {
     "advertised.listeners": f"PLAINTEXT://{BROKER}:{PORT}",

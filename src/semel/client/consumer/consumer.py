@@ -16,6 +16,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mappin
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
+from semel.client.consumer.batches import BatchReader
 from semel.client.consumer.columns import ColumnReader
 from semel.client.consumer.handing import Only
 from semel.client.consumer.parts import Parts
@@ -224,6 +225,12 @@ class Consumer:
         await self._parts.polling.poll(take, timeout_ms / 1000)
         return reader.table()
 
+    def batches(self) -> BatchReader:
+        """For `semel.transform`: batches that can be read again. Positions are no longer committed by themselves."""
+        self._check_reading()
+        self._parts.group()
+        return BatchReader(self._parts)
+
     # -- positions
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
@@ -290,7 +297,7 @@ class Consumer:
     def group_metadata(self) -> GroupIdentity:
         """For `Producer.send_offsets_to_transaction`: who reads, so that nobody else commits in its name."""
         self._parts.group()
-        return self._parts.identity()._replace(auto_commits=self.settings.auto_commits)
+        return self._parts.identity()._replace(auto_commits=self._parts.auto_commits)
 
     def _offsets(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
         self._parts.group()

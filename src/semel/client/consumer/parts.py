@@ -275,6 +275,14 @@ class Parts:
 
     # -- commits
 
+    def disable_auto_commit(self) -> None:
+        """Whoever calls this commits by itself. Nothing may have been handed out yet."""
+        self._auto_commit = self.polling.auto_commit = None
+
+    @property
+    def auto_commits(self) -> bool:
+        return self._auto_commit is not None
+
     def group(self) -> GroupOffsets:
         if self._group is None:
             raise IllegalState("there are no committed offsets without a group: set group_id")

@@ -42,7 +42,7 @@ class Polling:
         self._fetcher = fetcher
         self._handing = handing
         self._bell = bell
-        self._auto_commit = auto_commit
+        self.auto_commit = auto_commit
         self._problem = problem
         self._pulse_s = pulse_s
         self._pulse: asyncio.TimerHandle | None = None
@@ -113,8 +113,8 @@ class Polling:
         problem = self._problem()
         if problem is not None:
             raise problem.with_traceback(None)
-        if self._auto_commit is not None:
-            self._auto_commit.tick(asyncio.get_running_loop().time())
+        if self.auto_commit is not None:
+            self.auto_commit.tick(asyncio.get_running_loop().time())
         membership = self.membership
         if membership is not None:
             if membership.failure is not None:

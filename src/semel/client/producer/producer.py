@@ -75,6 +75,9 @@ class Producer:
         self._is_plain = self._serialize_key is None and self._serialize_value is None and self._choose is None
         self._transactions: Transactions | None = None
         self._ends = asyncio.Lock()
+        self.repeats_transactions = False
+        """`semel.transform` sets it: a transaction that has failed is done again as a whole, so what is still sent in
+        it is not refused. Its delivery has failed."""
 
     # -- life
 
@@ -224,7 +227,15 @@ class Producer:
                 index = batch.count
                 batch.count = index + 1
                 return Delivery(batch, index)
-        return await self.take(self.judge(topic, value, key, partition, timestamp_ms, headers), on_delivery)
+        try:
+            return await self.take(self.judge(topic, value, key, partition, timestamp_ms, headers), on_delivery)
+        except AbortTransactionError as error:
+            if not self.will_repeat:
+                raise
+            delivery = Delivery(_failed(topic, error), 0)
+        if on_delivery is not None:
+            delivery.add_done_callback(on_delivery)
+        return delivery
 
     def judge(
         self,
@@ -286,13 +297,18 @@ class Producer:
     async def send_columns(self, topic: str, columns: Columns) -> ColumnsDelivery:
         """Sends an Arrow table or record batch, a record a row: columns `value`, and optionally `key`, `headers`,
         `timestamp`, `partition`. No Python object is made per record."""
-        self._check_usable()
-        topic_lanes = self._topics.get(topic) or await self._lanes_of(topic)
         sent: list[ProducerBatch] = []
-        most_bytes = self._accumulator.max_record_bytes
-        batches = batches_of(topic_lanes, columns, self.settings, most_bytes, self._clock.wall_ms())
-        for partition, payload, count in batches:
-            sent.append(await self._send_sealed(topic_lanes.lanes[partition], payload, count))
+        try:
+            self._check_usable()
+            topic_lanes = self._topics.get(topic) or await self._lanes_of(topic)
+            most_bytes = self._accumulator.max_record_bytes
+            batches = batches_of(topic_lanes, columns, self.settings, most_bytes, self._clock.wall_ms())
+            for partition, payload, count in batches:
+                sent.append(await self._send_sealed(topic_lanes.lanes[partition], payload, count))
+        except AbortTransactionError as error:
+            if not self.will_repeat:
+                raise
+            sent.append(_failed(topic, error))
         return ColumnsDelivery(sent)
 
     async def send_batch(self, topic: str, partition: int, batch: bytearray) -> ColumnsDelivery:
@@ -356,6 +372,16 @@ class Producer:
             and (transactions is None or transactions.state is State.OPEN)
             and len(value) + (0 if key is None else len(key)) <= self._accumulator.max_content_bytes
         )
+
+    @property
+    def will_repeat(self) -> bool:
+        """Whether the open transaction has failed, and all of it will be done again."""
+        return self.repeats_transactions and self.transaction_state is State.FAILED
+
+    @property
+    def transaction_state(self) -> State | None:
+        """None without a transactional_id."""
+        return None if self._transactions is None else self._transactions.state
 
     async def partitions_for(self, topic: str) -> set[int]:
         self._check_started()
@@ -516,3 +542,9 @@ class Producer:
         if self._is_closed:
             return Closed("the producer was closed")
         return IllegalState("the producer was not started: use `async with`, or await start()")
+
+
+def _failed(topic: str, error: SemelError) -> ProducerBatch:
+    batch = ProducerBatch.sealed(topic, -1, 0.0, bytearray(), 1)
+    batch.finish(error)
+    return batch
