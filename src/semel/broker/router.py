@@ -5,9 +5,6 @@ API is served on the kinds of listener that `HANDLERS` says; what only the activ
 the parts of the controller, or sent on to it. A handler returns its response, None for no answer, a `Committing` when
 the answer only waits for durability, a `Parked` when it comes with something that others do, or a coroutine when it
 has to wait.
-API is served on the kinds of listener that `HANDLERS` says. A handler returns its response, None for no answer, a
-`Committing` when the answer only waits for durability, a `Parked` when it comes with something that others do, or a
-coroutine when it has to wait.
 
 Requests with many entries are decoded in slices, and long answers encoded in slices (`rpc/long_requests.py`), with the
 loop free for others in between. Handlers that work through many items do it with the role `slices`, or give an array

@@ -44,7 +44,9 @@ class Connections:
         if connection <= self.since:
             raise CloseConnection(f"connection {connection} is older than the leadership of this coordinator")
         known = self._newest.get(who)
-        if known is not None and known[0] == identity and connection < known[1]:
+        if known is not None and known[0] == identity and connection <= known[1]:
+            if connection == known[1]:
+                return
             raise Refused(ErrorCode.NOT_COORDINATOR, "the request was overtaken by one on a newer connection")
         self._newest[who] = (identity, connection)
 

@@ -32,6 +32,8 @@ from semel.wire.primitives import coordinator_partition
 logger = logging.getLogger("semel.coordinator")
 
 partition_of = lru_cache(maxsize=4096)(coordinator_partition)
+# So many keys are remembered with their shards.
+_MOST_KEYS = 4096
 # A log up to this size is replayed at once for who asks for it.
 _AT_ONCE_BYTES = 64 << 10
 
@@ -90,12 +92,21 @@ class Shards(Generic[S]):
         self._loading: dict[int, _Load[S]] = {}
         self._unreadable: dict[int, tuple[Partition, Refused]] = {}
         self._terms: dict[int, _Term] = {}
+        # What `for_key` has found, until the committed metadata says anything new of partitions.
+        self._by_key: dict[str, Shard[S]] = {}
 
     # -- asking
 
     def for_key(self, key: str) -> Shard[S]:
         """The shard that a group id or transactional id belongs to; Refused while it is not there yet."""
-        return self.at(self.index_for(key))
+        shard = self._by_key.get(key)
+        if shard is not None and shard.is_current:
+            return shard
+        shard = self.at(self.index_for(key))
+        if len(self._by_key) >= _MOST_KEYS:
+            self._by_key.clear()
+        self._by_key[key] = shard
+        return shard
 
     def index_for(self, key: str) -> int:
         count = self._count(self.topic)
@@ -146,6 +157,7 @@ class Shards(Generic[S]):
     def follow(self, is_led_here: Callable[[int], bool]) -> None:
         """The committed metadata has changed: lets go of what was led in terms that are over. `is_led_here` says which
         partitions this node leads by the metadata, in this term or the next."""
+        self._by_key.clear()
         for index in [*self._loading, *self._loaded]:
             known = self._known(index)
             if known is not None and not known.is_current:
@@ -181,6 +193,7 @@ class Shards(Generic[S]):
         self._loading[index] = _Load(shard, self._work.add(self._load(shard)))
 
     def _let_go(self, index: int) -> None:
+        self._by_key.clear()
         load = self._loading.pop(index, None)
         if load is not None:
             load.work.cancel()
@@ -238,6 +251,7 @@ class Shards(Generic[S]):
             load.work.cancel()
         self._loading.clear()
         self._loaded.clear()
+        self._by_key.clear()
         await self._work.close_if_idle()
 
 

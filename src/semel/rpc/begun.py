@@ -16,6 +16,7 @@ R = TypeVar("R")
 class Begun(Generic[T]):
     """At its end, with a `result`, or at the first thing that it waits for: awaited, or `in_task`, it goes on there."""
 
+    is_over = False
     result: T
 
     def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
@@ -25,12 +26,9 @@ class Begun(Generic[T]):
             self._waits_for = coroutine.send(None)
         except StopIteration as end:
             self.result = end.value
+            self.is_over = True
         else:
             self._mark_awaited(False)
-
-    @property
-    def is_over(self) -> bool:
-        return hasattr(self, "result")
 
     def in_task(self) -> asyncio.Future[T]:
         return self.in_task_of(self)

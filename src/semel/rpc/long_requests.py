@@ -17,7 +17,7 @@ from semel.rpc.served import CloseConnection, Parts
 from semel.rpc.slices import Slices
 from semel.wire.codec import Decoding, sliced_decoder, sliced_encoder
 from semel.wire.errors import WireError
-from semel.wire.frame import response_start
+from semel.wire.frame import framed_response, response_start
 from semel.wire.schema import Message, Response
 
 M = TypeVar("M", bound=Message)
@@ -30,6 +30,7 @@ ENTRY_BYTES = 300
 _TAKEN_BYTES = 64 << 10
 # So many parts of an answer are joined to one piece while it is made.
 _PARTS_TO_JOIN = 2000
+_OVER = object()
 
 
 class Account:
@@ -142,19 +143,21 @@ class LongAnswer:
         self._version = version
         self._correlation_id = correlation_id
         self._parts: list[Any] = []
-        self._pieces: list[Any] = []
-        self._bytes = 0
-        self._bytes_in_memory = 0
-        self._counted_bytes = 0
         self._encoding = sliced_encoder(type(response), version)(response, self._parts.append)
-        self.is_over = False
-        self.go_on()
+        self.is_over = next(self._encoding, _OVER) is _OVER
+        self.is_short = self.is_over
+        if not self.is_short:
+            self._pieces: list[Any] = []
+            self._bytes = 0
+            self._bytes_in_memory = 0
+            self._counted_bytes = 0
+            self._join_if_many()
 
     def go_on(self) -> None:
-        try:
-            next(self._encoding)
-        except StopIteration:
-            self.is_over = True
+        self.is_over = next(self._encoding, _OVER) is _OVER
+        self._join_if_many()
+
+    def _join_if_many(self) -> None:
         if len(self._parts) >= _PARTS_TO_JOIN:
             self._join()
 
@@ -191,6 +194,8 @@ class LongAnswer:
 
     def parts(self) -> Parts:
         """The whole frame."""
+        if self.is_short:
+            return cast(Parts, framed_response(self._correlation_id, type(self.response), self._version, self._parts))
         self._join()
         pieces = self._pieces
         start = response_start(self._correlation_id, type(self.response), self._version, self._bytes)

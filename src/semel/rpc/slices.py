@@ -33,7 +33,10 @@ class Slices:
         self._is_ticking = False
 
     def step(self) -> bool:
-        """Counts an item. Whether the slice is over: the next item is for after `next`."""
+        """Counts an item. Whether the slice is over: the next item is for after `next`.
+
+        The first item in a turn costs a turn of the loop, so most requests of one item should not come here: count
+        before each item but the first."""
         if not self._has_begun:
             self._begin()
         self._steps_left -= 1

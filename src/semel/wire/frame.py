@@ -98,12 +98,18 @@ def request_bytes(request: Request, version: int, correlation_id: int, client_id
 
 def response_parts(correlation_id: int, response: Response, version: int) -> list[Part]:
     """A whole frame in parts, its length first: small parts joined, records handed on by reference."""
-    cls = type(response)
     parts: list[Any] = []
-    encoder(cls, version)(response, parts.append)
-    if not has_records(cls, version, version >= cls.flexible_from):
-        parts = [b"".join(parts)]
-    return _joined([response_start(correlation_id, cls, version, sum(map(len, parts))), *parts])
+    encoder(type(response), version)(response, parts.append)
+    return framed_response(correlation_id, type(response), version, parts)
+
+
+def framed_response(correlation_id: int, cls: type[Response], version: int, parts: list[Any]) -> list[Part]:
+    """The same of a body that is encoded already."""
+    if has_records(cls, version, version >= cls.flexible_from):
+        return _joined([response_start(correlation_id, cls, version, sum(map(len, parts))), *parts])
+    body = b"".join(parts)
+    start = response_start(correlation_id, cls, version, len(body))
+    return [start + body] if len(body) <= JOIN_BYTES_MAX else [start, body]
 
 
 def response_start(correlation_id: int, cls: type[Response], version: int, body_bytes: int) -> bytes:

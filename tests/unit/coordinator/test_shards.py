@@ -12,7 +12,7 @@ import pytest
 from group_world import MemoryPartition
 from semel.coordinator import shards as shards_module
 from semel.coordinator.shard import Entry, Shard
-from semel.coordinator.shards import Shards
+from semel.coordinator.shards import Shards, partition_of
 from semel.coordinator.work import Steps, WorkQueue
 from semel.log.errors import Refused
 from semel.log.log import Cold
@@ -332,3 +332,20 @@ def test_a_commit_that_does_not_come_is_told_in_the_words_of_a_coordinator(
         assert error.value.code == told
 
     scenario()
+
+
+@in_world(partitions=4)
+async def test_a_key_is_found_where_the_committed_metadata_say_now(world: World) -> None:
+    """What was found for a key is remembered: not beyond the term, and not beyond the number of partitions."""
+    keys = [f"key {number}" for number in range(20)]
+    before = {key: world.shards.for_key(key) for key in keys}
+    assert all(world.shards.for_key(key) is before[key] for key in keys)
+    world.next_term(0, 1)
+    for key in keys:
+        assert (world.shards.for_key(key) is before[key]) == (before[key].partition.index != 0)
+    for index in range(4, 7):
+        world.partitions[index] = world.led[index] = MemoryPartition(index, world.clock)
+    world.follow()
+    found = {key: world.shards.for_key(key).partition.index for key in keys}
+    assert found == {key: partition_of(key, 7) for key in keys}
+    assert max(found.values()) > 3

@@ -141,7 +141,9 @@ async def _bad_places(
 ) -> Codes:
     """What cannot join a transaction. A broker has asked itself what its client may write, and adds offsets, too."""
     bad: Codes = {}
-    for topic, index in places:
+    for number, (topic, index) in enumerate(places):
+        if number and slices.step():
+            await slices.next()
         try:
             if client is not None:
                 client.authorise_topic(Operation.WRITE, topic)
@@ -150,8 +152,6 @@ async def _bad_places(
             cluster.partition(topic, index)
         except Refused as refusal:
             bad[topic, index] = refusal.code
-        if slices.step():
-            await slices.next()
     return bad
 
 

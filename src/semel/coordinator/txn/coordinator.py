@@ -165,18 +165,19 @@ class TransactionCoordinator:
         added = frozenset(partitions)
         client_version = _SECOND_GENERATION if second_generation else _FIRST_GENERATION
         try:
-            self._add(transactional_id, claimed, added, client_version, connection)
+            shard = self._add(transactional_id, claimed, added, client_version, connection)
         except StillEnding:
             if not waits:
                 raise
             await self._wait_for_end(transactional_id)
-            self._add(transactional_id, claimed, added, client_version, connection)
-        await self.settled(transactional_id)
+            shard = self._add(transactional_id, claimed, added, client_version, connection)
+        if not _is_settled(shard, transactional_id):
+            await _settled(shard, transactional_id)
 
     def joins_at_once(self, transactional_id: str, claimed: Identity, partition: TopicPartition) -> bool:
         """The second generation: one partition joins. Whether it is in the transaction durably already."""
-        self._add(transactional_id, claimed, frozenset((partition,)), _SECOND_GENERATION, None)
-        return self.is_settled(transactional_id)
+        shard = self._add(transactional_id, claimed, frozenset((partition,)), _SECOND_GENERATION, None)
+        return _is_settled(shard, transactional_id)
 
     def _add(
         self,
@@ -185,18 +186,18 @@ class TransactionCoordinator:
         partitions: frozenset[TopicPartition],
         client_version: int,
         connection: int | None,
-    ) -> None:
+    ) -> Shard[Transactions]:
         shard = self.shards.for_key(transactional_id)
         known = shard.state.by_id.get(transactional_id)
         _check_connection(shard, known, claimed, connection)
         now_ms = self._clock.wall_ms()
         after = with_partitions(known, transactional_id, claimed, partitions, client_version, now_ms)
-        if after is None:
-            return
-        _append(shard, after)
-        if known is None or known.state != TransactionState.ONGOING:
-            deadline_ms = self._clock.monotonic_ms() + after.timeout_ms
-            self._terms[shard.partition.index].deadlines_ms[transactional_id] = deadline_ms
+        if after is not None:
+            _append(shard, after)
+            if known is None or known.state != TransactionState.ONGOING:
+                deadline_ms = self._clock.monotonic_ms() + after.timeout_ms
+                self._terms[shard.partition.index].deadlines_ms[transactional_id] = deadline_ms
+        return shard
 
     def holds(self, transactional_id: str, claimed: Identity, partition: TopicPartition) -> bool:
         """Whether a partition is in the open transaction of this very producer (KIP-890: verified before a write).
@@ -207,22 +208,13 @@ class TransactionCoordinator:
 
     def is_settled(self, transactional_id: str) -> bool:
         """Whether what is known of a transactional id is durable."""
-        shard = self.shards.for_key(transactional_id)
-        return shard.state.offsets.get(transactional_id, -1) < shard.partition.log.high_watermark
+        return _is_settled(self.shards.for_key(transactional_id), transactional_id)
 
     async def settled(self, transactional_id: str) -> None:
         """Returns when what is known of a transactional id is durable; raises Refused when that is not to be known.
         Before that nothing of its transaction may be written: a power cut, or another leader of this coordinator's
         partition, could leave the data, and nobody who knows that it has to end."""
-        shard = self.shards.for_key(transactional_id)
-        offset = shard.state.offsets.get(transactional_id)
-        commit = None if offset is None else shard.when_committed_at(offset)
-        if commit is None:
-            return
-        try:
-            await commit
-        except Refused as refusal:
-            raise as_coordinator(refusal) from refusal
+        await _settled(self.shards.for_key(transactional_id), transactional_id)
 
     def has_timed_out(self, transactional_id: str, claimed: Identity) -> bool:
         """Whether this producer's epoch ended because its transaction ran out of time."""
@@ -268,11 +260,16 @@ class TransactionCoordinator:
         self._terms[shard.partition.index].deadlines_ms.pop(prepared.transactional_id, None)
         self._markers.start(prepared, shard.epoch, shard.when_decided)
 
-    def _marked(self, transactional_id: str) -> None:
-        shard = self.shards.for_key(transactional_id)
+    def _marked(self, transactional_id: str, epoch: Epoch) -> bool:
+        """Notes that all markers of a transaction are written; False when this node does not coordinate it in this
+        epoch any more."""
+        shard = self._shard_here(transactional_id)
+        if shard is None or shard.epoch != epoch:
+            return False
         prepared = shard.state.by_id[transactional_id]
         _append(shard, completed(prepared, self._clock.wall_ms()))
         self._terms[shard.partition.index].ended(transactional_id)
+        return True
 
     async def _wait_for_end(self, transactional_id: str) -> None:
         """Raises StillEnding when the last marker does not come in time."""
@@ -377,6 +374,21 @@ def _check_connection(
     touch what has begun since. (In the second generation its epoch says so; `connection` is None.)"""
     if connection is not None and known is not None and claimed == (known.producer_id, known.epoch):
         shard.connections.check(known.transactional_id, claimed, connection)
+
+
+def _is_settled(shard: Shard[Transactions], transactional_id: str) -> bool:
+    return shard.state.offsets.get(transactional_id, -1) < shard.partition.log.high_watermark
+
+
+async def _settled(shard: Shard[Transactions], transactional_id: str) -> None:
+    offset = shard.state.offsets.get(transactional_id)
+    commit = None if offset is None else shard.when_committed_at(offset)
+    if commit is None:
+        return
+    try:
+        await commit
+    except Refused as refusal:
+        raise as_coordinator(refusal) from refusal
 
 
 def _append(shard: Shard[Transactions], decided: Transaction) -> None:

@@ -68,12 +68,13 @@ class _Running(NamedTuple):
 
 
 class MarkerWriter:
-    """A task for each transaction whose end has to wait. `done` is called when all of its markers are written;
-    `is_coordinator` tells whether this node still coordinates a transactional id in the epoch that its markers carry.
+    """A task for each transaction whose end has to wait. `is_coordinator` tells whether this node still coordinates a
+    transactional id in the epoch that its markers carry. `done` is called when all of its markers are written, and is
+    False when this node does not.
     """
 
     def __init__(
-        self, sink: MarkerSink, done: Callable[[str], None], is_coordinator: Callable[[str, Epoch], bool]
+        self, sink: MarkerSink, done: Callable[[str, Epoch], bool], is_coordinator: Callable[[str, Epoch], bool]
     ) -> None:
         self._sink = sink
         self._done = done
@@ -122,7 +123,7 @@ class MarkerWriter:
         ending = _Ending(self._sink, transaction, coordinator_epoch, self._is_coordinator, self._expect)
         try:
             is_written = await _is_committed(ending, decided) and await ending.write()
-            if not is_written or not await self._note_end(ending, transactional_id):
+            if not is_written or not await self._note_end(transactional_id, coordinator_epoch):
                 logger.info("the end of the transaction of %r is left to its next coordinator", transactional_id)
         except Exception:
             # A mistake of ours: the transaction stays as it is decided, and the next start carries it out.
@@ -151,14 +152,11 @@ class MarkerWriter:
         for answer in answers:
             answer.add_done_callback(answered)
 
-    async def _note_end(self, ending: _Ending, transactional_id: str) -> bool:
+    async def _note_end(self, transactional_id: str, coordinator_epoch: Epoch) -> bool:
         """Whether it is noted. The disk may refuse the last record as well as a marker."""
         while True:
-            if not ending.is_ours():
-                return False
             try:
-                self._done(transactional_id)
-                return True
+                return self._done(transactional_id, coordinator_epoch)
             except Refused as refusal:
                 logger.warning("the end of the transaction of %r is noted later: %s", transactional_id, refusal)
                 await asyncio.sleep(_RETRY_S)
@@ -220,6 +218,8 @@ class _Ending:
             attempts = [self._attempt(partition, elsewhere) for partition in left]
             if elsewhere and retry_s == _RETRY_S:
                 self._expect(self._transaction.transactional_id, elsewhere)
+            if attempts.count(True) == len(attempts):
+                break
             try:
                 written = [attempt if isinstance(attempt, bool) else await attempt for attempt in attempts]
             except asyncio.CancelledError:

@@ -68,7 +68,13 @@ class Endings:
 
 
 def writer_to(leaders: Leaders, endings: Endings, is_coordinator: Callable[[], bool] = lambda: True) -> MarkerWriter:
-    return MarkerWriter(leaders, endings, lambda transactional_id, epoch: is_coordinator())
+    def done(transactional_id: str, epoch: int) -> bool:
+        if not is_coordinator():
+            return False
+        endings(transactional_id)
+        return True
+
+    return MarkerWriter(leaders, done, lambda transactional_id, epoch: is_coordinator())
 
 
 def at_once() -> None:
