@@ -527,6 +527,7 @@ class Sender:
     """The connection that a request came by."""
 
     principal = "User:a"
+    host = "127.0.0.1"
     has_outstanding = False
 
     def __init__(self) -> None:

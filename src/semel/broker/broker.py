@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
-from semel.broker.authoriser import AllowAll, Authoriser
+from semel.broker.authoriser import AllowAll, Authoriser, RulesAuthoriser
 from semel.broker.broker_part import BrokerPart
 from semel.broker.cluster_view import ClusterView
 from semel.broker.controller_channel import ControllerChannel
@@ -23,6 +23,7 @@ from semel.broker.node_info import NodeInfo
 from semel.broker.router import Router
 from semel.broker.topics import Topics
 from semel.config import BrokerConfig, ListenerKind, NodeListener, Role, topic_config
+from semel.config.security_settings import parse_principals
 from semel.controller.controller import Controller
 from semel.controller.image import BROKER_RESOURCE, MetadataImage
 from semel.coordinator.group.coordinator import GroupCoordinator
@@ -80,7 +81,7 @@ class Broker:
     ) -> None:
         self.host = host
         self.node = NodeInfo(config.int("node.id"), config)
-        self.authoriser = authoriser or AllowAll()
+        self.authoriser = authoriser or _authoriser(config)
         self.on_broken = on_broken
         # Raised when a leader, a setting or a permission changes: what was concluded from them is asked again.
         self.generation = Generation()
@@ -147,6 +148,7 @@ class Broker:
             self._make_broker()
         self._make_server()
         self._has_parts = True
+        self._reload_rules()
         self._follow_config()
         await self._listen()
         if layout.is_alone:
@@ -314,6 +316,8 @@ class Broker:
         """Records of the metadata log count from now on. What was there when this node started is in the image."""
         if not self._has_parts:
             return
+        if isinstance(self.authoriser, RulesAuthoriser) and self.authoriser.apply(records):
+            self.generation.raise_it()
         if any(isinstance(record, ConfigRecord) and record.resource_type == BROKER_RESOURCE for record in records):
             self._follow_config()
         if self.broker_part is not None:
@@ -323,9 +327,15 @@ class Broker:
         """Another image has taken the place of the one before."""
         if not self._has_parts:
             return
+        self._reload_rules()
         self._follow_config()
         if self.broker_part is not None:
             self.broker_part.reloaded()
+
+    def _reload_rules(self) -> None:
+        if isinstance(self.authoriser, RulesAuthoriser):
+            self.authoriser.reload(self.image)
+            self.generation.raise_it()
 
     def _follow_config(self) -> None:
         image = self.image
@@ -389,6 +399,15 @@ class Broker:
             await self.controller_part.close()
         await self.store.abandon()
         self.host.close()
+
+
+def _authoriser(config: BrokerConfig) -> Authoriser:
+    if not config.str("authorizer.class.name"):
+        return AllowAll()
+    return RulesAuthoriser(
+        parse_principals(config.str("super.users")),
+        allows_without_rule=config.bool("allow.everyone.if.no.acl.found"),
+    )
 
 
 def _limits(config: BrokerConfig) -> Limits:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol
 
 from semel.broker.authoriser import CLUSTER_NAME, Authoriser, Operation, ResourceType, authorised_bits
 from semel.config import ListenerKind
@@ -18,10 +19,21 @@ _DENIED = {
 }
 
 
-def authorise(authoriser: Authoriser, principal: str, operation: Operation, resource: ResourceType, name: str) -> None:
-    """Raises Refused when this principal may not."""
-    if not authoriser.authorise(principal, operation, resource, name):
-        raise Refused(_DENIED[resource], f"{principal} may not {operation.name} the {resource.name.lower()} {name!r}")
+def authorise(authoriser: Authoriser, asker: Asker, operation: Operation, resource: ResourceType, name: str) -> None:
+    """Raises Refused when whoever asks may not."""
+    if not authoriser.authorise(asker.principal, asker.host, operation, resource, name):
+        what = f"{resource.name.lower()} {name!r}"
+        raise Refused(_DENIED[resource], f"{asker.principal} may not {operation.name} the {what}")
+
+
+class Asker(Protocol):
+    """A connection, or whoever has sent a request on: who it is, and from which address."""
+
+    @property
+    def principal(self) -> str: ...
+
+    @property
+    def host(self) -> str: ...
 
 
 class RequestContext:
@@ -55,11 +67,17 @@ class RequestContext:
 
     def allows(self, operation: Operation, resource: ResourceType, name: str) -> bool:
         """For where a second permission counts as well, or the answer only tells less; otherwise use `authorise`."""
-        return self._authoriser.authorise(self.connection.principal, operation, resource, name)
+        connection = self.connection
+        return self._authoriser.authorise(connection.principal, connection.host, operation, resource, name)
+
+    def allows_any(self, operation: Operation, resource: ResourceType) -> bool:
+        """Whether there is any such resource on which this principal may do this."""
+        connection = self.connection
+        return self._authoriser.authorise(connection.principal, connection.host, operation, resource, None)
 
     def authorise(self, operation: Operation, resource: ResourceType, name: str) -> None:
         """Raises Refused when this principal may not."""
-        authorise(self._authoriser, self.connection.principal, operation, resource, name)
+        authorise(self._authoriser, self.connection, operation, resource, name)
 
     def authorise_topic(self, operation: Operation, name: str) -> None:
         self.authorise(operation, ResourceType.TOPIC, name)
@@ -75,4 +93,5 @@ class RequestContext:
 
     def authorised_bits(self, resource: ResourceType, name: str) -> int:
         """What this principal may do, as the answers of the Describe APIs carry it."""
-        return authorised_bits(self._authoriser, self.connection.principal, resource, name)
+        connection = self.connection
+        return authorised_bits(self._authoriser, connection.principal, connection.host, resource, name)

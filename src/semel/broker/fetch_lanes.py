@@ -123,7 +123,7 @@ class _Lane:
         request, wanted = self._request, self._wanted
         most = min(wanted.partition_max_bytes, request.max_bytes, self._node.config.int("fetch.max.bytes"))
         try:
-            authorise(self._authoriser, connection.principal, Operation.READ, ResourceType.TOPIC, partition.topic)
+            authorise(self._authoriser, connection, Operation.READ, ResourceType.TOPIC, partition.topic)
             partition.check_epoch(wanted.current_leader_epoch)
             fetched = partition.fetch(
                 offset,

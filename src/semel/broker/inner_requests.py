@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from semel.log.errors import Refused
+from semel.rpc.served import host_of
 from semel.wire.errors import ErrorCode
 
 
@@ -16,6 +17,10 @@ class Sender(NamedTuple):
     peer: str
     listener: str  # by which the envelope came
     number: int  # of the connection by which it came
+
+    @property
+    def host(self) -> str:
+        return host_of(self.peer)
 
 
 Answer = Callable[[memoryview, Sender], Awaitable[bytes]]

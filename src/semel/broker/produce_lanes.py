@@ -39,8 +39,8 @@ _BASE_OFFSET, _START_OFFSET = 0x1B2C3D4E5F607182, 0x2C3D4E5F60718293
 
 
 class ProduceLanes:
-    """All lanes of a node: for each principal, by the bytes of a request after its correlation id and before its
-    records."""
+    """All lanes of a node: for each principal and address, by the bytes of a request after its correlation id and
+    before its records."""
 
     def __init__(
         self, cluster: ClusterView, topics: Topics, verifier: TransactionVerifier, generation: Generation
@@ -49,7 +49,7 @@ class ProduceLanes:
         self._topics = topics
         self._verifier = verifier
         self._generation = generation
-        self._of_principals: dict[str, dict[bytes, ProduceLane]] = {}
+        self._of_askers: dict[tuple[str, str], dict[bytes, ProduceLane]] = {}
         self._count = 0
         self._round = AppendRound()
 
@@ -72,7 +72,7 @@ class ProduceLanes:
         prefix = _prefix(frame, request, version)
         if prefix is None:
             return
-        siblings = self._of_principals.setdefault(connection.principal, {})
+        siblings = self._of_askers.setdefault((connection.principal, connection.host), {})
         lane = siblings.get(prefix[_CORRELATION_END:])
         if lane is None or lane.is_over():
             lane = self._made(prefix, request, version, siblings)
@@ -89,7 +89,7 @@ class ProduceLanes:
             return None
         if self._count >= _MOST_LANES:
             self._count = 0
-            for lanes in self._of_principals.values():
+            for lanes in self._of_askers.values():
                 lanes.clear()
         transactional_id = request.transactional_id
         may_join = None if transactional_id is None else self._may_join(transactional_id, partition, version)

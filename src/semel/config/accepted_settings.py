@@ -1,7 +1,7 @@
 """Settings of Kafka's broker that semel takes and does not use: how many threads there are, how large their buffers,
 how long to wait for what is not there. A node that is given them runs as well without.
 
-Those that would promise something (encryption, access rules, quotas, tiered storage) are not among them: where nobody
+Those that would promise something (quotas, tiered storage) are not among them: where nobody
 keeps the promise, the setting is refused.
 """
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from semel.config.accepted_settings import ACCEPTED
 from semel.config.coordinator_settings import COORDINATOR
 from semel.config.node_settings import NODE
+from semel.config.security_settings import SECURITY
 from semel.config.settings import INT_MAX, LONG_MAX, Kind, Setting, by_name
 
 BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = Kind.BOOLEAN, Kind.STRING, Kind.INT, Kind.LONG, Kind.DOUBLE, Kind.LIST
@@ -200,4 +201,6 @@ ORDERED = (
     ("socket.request.max.bytes", "queued.max.request.bytes"),
 )
 
-BROKER_SETTINGS = by_name([*NODE, *CONNECTIONS, *TOPICS, *LOGS, *CLEANER, *REPLICATION, *COORDINATOR, *ACCEPTED])
+BROKER_SETTINGS = by_name(
+    [*NODE, *CONNECTIONS, *TOPICS, *LOGS, *CLEANER, *REPLICATION, *COORDINATOR, *SECURITY, *ACCEPTED]
+)

@@ -11,12 +11,14 @@ from semel.config.coordinator_settings import GROUPS, OFFSETS, TRANSACTIONS
 from semel.config.group_settings import GROUP_SETTINGS
 from semel.config.load import RESERVED_VARIABLES, variable_of
 from semel.config.node_settings import NODE
+from semel.config.security_settings import SECURITY
 from semel.config.settings import Setting
 from semel.config.topic_settings import TOPIC_SETTINGS
 
 SECTIONS = {
     "Node": NODE,
     "Connections and requests": CONNECTIONS,
+    "Security": SECURITY,
     "Topics": TOPICS,
     "Logs": LOGS,
     "Compaction": CLEANER,

@@ -16,6 +16,7 @@ from semel.controller.image import MetadataImage
 from semel.controller.leaders import elect_leaders
 from semel.controller.reassignment import ongoing, reassign
 from semel.log.errors import Refused
+from semel.security.access_rules import AccessRule
 from semel.wire.spec.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from semel.wire.spec.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from semel.wire.spec.alter_partition_reassignments import (
@@ -129,6 +130,18 @@ class ActiveController:
     ) -> ListPartitionReassignmentsResponse:
         topics = ongoing(self._committed(), request.topics)
         return ListPartitionReassignmentsResponse(topics=topics)
+
+    async def create_acls(self, wanted: Sequence[AccessRule]) -> Sequence[Refused | None]:
+        """For each rule why it was refused, if it was."""
+        return await self._answered(
+            lambda controller: controller.create_acls(wanted), lambda refusal: [refusal] * len(wanted)
+        )
+
+    async def delete_acls(self, filters: Sequence[AccessRule]) -> Sequence[list[AccessRule] | Refused]:
+        """For each filter the rules that it has deleted."""
+        return await self._answered(
+            lambda controller: controller.delete_acls(filters), lambda refusal: [refusal] * len(filters)
+        )
 
     async def update_features(self, updates: Sequence[Update], *, validate_only: bool) -> Refused | None:
         """All of them or none; None when all are finalized."""

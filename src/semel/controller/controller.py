@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from random import Random
 
 from semel.config import BrokerConfig
+from semel.controller.acls import create_acls, delete_acls
 from semel.controller.broker_control import BrokerControl, write_in_batches
 from semel.controller.cluster_rules import UNCLEAN, ClusterRules
 from semel.controller.features import Update, update_features
@@ -24,6 +25,7 @@ from semel.controller.settings import Alteration, alter, elr_safety
 from semel.controller.topics import DEFAULT_COUNT, NewTopic, create_partitions, create_topic
 from semel.host.api import Clock
 from semel.log.errors import Refused
+from semel.security.access_rules import AccessRule
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.controller_registration import ControllerRegistrationRequest
 from semel.wire.spec.metadata_records import (
@@ -191,6 +193,18 @@ class Controller:
         records = update_features(self.metadata.decided, self.config, updates, self._node_id)
         if records and not validate_only:
             self.metadata.write(records)
+
+    # -- access rules
+
+    def create_acls(self, wanted: Sequence[AccessRule]) -> list[Refused | None]:
+        records, results = create_acls(self.metadata.decided, wanted, lambda: self._random.randbytes(16))
+        self.write(records)
+        return results
+
+    def delete_acls(self, filters: Sequence[AccessRule]) -> list[list[AccessRule] | Refused]:
+        records, results = delete_acls(self.metadata.decided, filters)
+        self.write(records)
+        return results
 
     # -- other controllers
 

@@ -47,6 +47,13 @@ _ANSWER, _OUTPUT, _MEMORY, _TURN = 1, 2, 4, 8
 
 Parts: TypeAlias = list[Part]
 
+ANONYMOUS = "User:ANONYMOUS"
+
+
+def host_of(peer: str) -> str:
+    """The address of a peer, which is told as `host:port`."""
+    return peer.rpartition(":")[0].strip("[]")
+
 
 class Later:
     """An answer that is not there yet. `may_go_on`: the next request of this connection may be served meanwhile.
@@ -155,7 +162,8 @@ class ServedConnection(Receiving):
         self.link = link
         self.number = number
         self.listener = listener
-        self.principal = "User:ANONYMOUS"
+        self.principal = ANONYMOUS
+        self.host = host_of(link.peer)
         self.is_authenticated = True
         self.was_active = False  # since the last sweep
         self.idle_sweeps = -1  # it came between two sweeps

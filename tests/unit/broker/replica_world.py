@@ -265,7 +265,7 @@ class ReplicaWorld:
     listeners: ClassVar = {"IN": ListenerKind.BROKERS, "OUT": ListenerKind.CLIENTS}
 
     def context(self, version: int, *, listener: str = "IN") -> RequestContext:
-        connection = cast(Any, SimpleNamespace(listener=listener, principal="User:node"))
+        connection = cast(Any, SimpleNamespace(listener=listener, principal="User:node", host="127.0.0.1"))
         return RequestContext(connection, version, "follower", AllowAll())
 
     def ask(

@@ -58,7 +58,7 @@ from semel.wire.spec.offset_for_leader_epoch import (
 from semel.wire.spec.unregister_broker import UnregisterBrokerRequest
 from semel.wire.spec.update_features import FeatureUpdate, UpdateFeaturesRequest
 
-Call = tuple[Operation, ResourceType, str]
+Call = tuple[Operation, ResourceType, str | None]
 
 
 def on_topic(operation: Operation, name: str = "t") -> Call:
@@ -220,7 +220,7 @@ TABLE: dict[str, Row] = {
         InitProducerIdRequest(transactional_id=None),
         5,
         [on_cluster(Operation.IDEMPOTENT_WRITE)],
-        [on_cluster(Operation.IDEMPOTENT_WRITE)],
+        [on_cluster(Operation.IDEMPOTENT_WRITE), (Operation.WRITE, ResourceType.TOPIC, None)],
         lambda response: response.error_code,
         DENIED_CLUSTER,
     ),
@@ -421,7 +421,9 @@ class Recorder:
         self.calls: list[Call] = []
         self.denies: Callable[[Call], bool] = lambda call: False
 
-    def authorise(self, principal: str, operation: Operation, resource: ResourceType, name: str) -> bool:
+    def authorise(
+        self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str | None
+    ) -> bool:
         assert principal == "User:ANONYMOUS"
         self.calls.append((operation, resource, name))
         return not self.denies((operation, resource, name))

@@ -197,7 +197,9 @@ async def test_all_that_has_settings_is_listed(node: Node) -> None:
 
 
 class AllowsNothing:
-    def authorise(self, principal: str, operation: Operation, resource: ResourceType, name: str) -> bool:
+    def authorise(
+        self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str | None
+    ) -> bool:
         return False
 
 

@@ -32,7 +32,7 @@ from semel.wire.spec.offset_fetch import (
 )
 from semel.wire.spec.sync_group import SyncGroupRequest
 
-Call = tuple[Operation, ResourceType, str]
+Call = tuple[Operation, ResourceType, str | None]
 DENIED = ErrorCode.GROUP_AUTHORIZATION_FAILED
 DENIED_TOPIC = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 GROUP_APIS = {*range(8, 17), 42, 47, 68, 69}
@@ -182,7 +182,9 @@ class Recorder:
         self.calls: list[Call] = []
         self.denies: Callable[[Call], bool] = lambda call: False
 
-    def authorise(self, principal: str, operation: Operation, resource: ResourceType, name: str) -> bool:
+    def authorise(
+        self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str | None
+    ) -> bool:
         self.calls.append((operation, resource, name))
         return not self.denies((operation, resource, name))
 

@@ -261,7 +261,7 @@ async def test_a_topic_that_stamps_or_compresses_goes_the_long_way(node: Node, s
 class Fickle(AllowAll):
     may_write = True
 
-    def authorise(self, principal: str, operation: Operation, resource: Any, name: str) -> bool:
+    def authorise(self, principal: str, host: str, operation: Operation, resource: Any, name: str | None) -> bool:
         return self.may_write or operation is not Operation.WRITE
 
 

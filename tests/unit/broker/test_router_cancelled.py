@@ -22,6 +22,7 @@ class Connection:
     lane_bytes = 0
     listener = "PLAINTEXT"
     principal = "User:ANONYMOUS"
+    host = "127.0.0.1"
 
 
 @simulated()

@@ -168,7 +168,9 @@ async def test_a_marker_of_an_older_epoch_or_coordinator_is_refused(node: Node) 
 class NoTransactions:
     """Denies what concerns transactional ids and the cluster."""
 
-    def authorise(self, principal: str, operation: Operation, resource: ResourceType, name: str) -> bool:
+    def authorise(
+        self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str | None
+    ) -> bool:
         return resource not in (ResourceType.TRANSACTIONAL_ID, ResourceType.CLUSTER) or operation == Operation.CREATE
 
 
@@ -193,7 +195,9 @@ async def test_who_may_not_is_refused_and_shown_nothing(node: Node) -> None:
 class NoLook:
     """Transactions may be made, but not looked at."""
 
-    def authorise(self, principal: str, operation: Operation, resource: ResourceType, name: str) -> bool:
+    def authorise(
+        self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str | None
+    ) -> bool:
         return resource != ResourceType.TRANSACTIONAL_ID or operation != Operation.DESCRIBE
 
 

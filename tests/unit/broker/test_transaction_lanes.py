@@ -130,7 +130,7 @@ def test_a_batch_behind_the_end_is_not_written(
 class Fickle(AllowAll):
     may_use_id = True
 
-    def authorise(self, principal: str, operation: Operation, resource: Any, name: str) -> bool:
+    def authorise(self, principal: str, host: str, operation: Operation, resource: Any, name: str | None) -> bool:
         return self.may_use_id or resource is not ResourceType.TRANSACTIONAL_ID
 
 

@@ -5,6 +5,8 @@ Internal topics: the declared defaults (3, 3 and 2), not those of the sample fil
 
 KAFKA_DEFAULTS = """
 advertised.listeners = null
+allow.everyone.if.no.acl.found = false
+authorizer.class.name =
 auto.create.topics.enable = true
 broker.heartbeat.interval.ms = 2000
 broker.rack = null
@@ -96,6 +98,7 @@ replica.fetch.wait.max.ms = 500
 replica.high.watermark.checkpoint.interval.ms = 5000
 replica.lag.time.max.ms = 30000
 sasl.server.max.receive.size = 524288
+super.users =
 socket.request.max.bytes = 104857600
 socket.send.buffer.bytes = 102400
 transaction.abort.timed.out.transaction.cleanup.interval.ms = 10000

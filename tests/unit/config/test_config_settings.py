@@ -34,6 +34,7 @@ SAMPLE_ENTRIES = {
     "inter.broker.listener.name": ["PLAINTEXT", "internal"],
     "controller.quorum.bootstrap.servers": ["node-1.example:9093", "[::1]:9093"],
     "controller.quorum.voters": ["1@node-1.example:9093", "2@[::1]:9093"],
+    "super.users": ["User:admin", "User:admin;User:CN=broker 1,O=Company"],
     "leader.replication.throttled.replicas": ["*", "0:1", "17:3"],
     "follower.replication.throttled.replicas": ["*", "0:1", "17:3"],
 }

@@ -50,12 +50,18 @@ def _described(
         transaction_start_time_ms=known.started_ms,
         producer_id=known.producer_id,
         producer_epoch=known.epoch,
-        topics=_topics(known.partitions),
+        topics=_topics(context, known.partitions),
     )
 
 
-def _topics(partitions: frozenset[TopicPartition]) -> list[TransactionTopic]:
+def _topics(context: RequestContext, partitions: frozenset[TopicPartition]) -> list[TransactionTopic]:
+    """Those that the principal may know."""
     by_topic: dict[str, list[int]] = {}
-    for topic, index in sorted(partitions):
+    visible = {
+        topic
+        for topic in {topic for topic, _ in partitions}
+        if context.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic)
+    }
+    for topic, index in sorted(one for one in partitions if one[0] in visible):
         by_topic.setdefault(topic, []).append(index)
     return [TransactionTopic(topic=topic, partitions=indexes) for topic, indexes in by_topic.items()]

@@ -1,14 +1,14 @@
 """InitProducerId (22), versions 0-5: an id for an idempotent producer, or the next epoch of a transactional id.
 
-Left out: two-phase commit (version 6), and that who may write to any topic may also have an id; it needs the permission
-on the cluster.
+An id for an idempotent producer needs IDEMPOTENT_WRITE on the cluster, or WRITE on any topic. Left out: two-phase
+commit (version 6).
 """
 
 from __future__ import annotations
 
 import logging
 
-from semel.broker.authoriser import Operation, ResourceType
+from semel.broker.authoriser import CLUSTER_NAME, Operation, ResourceType
 from semel.broker.context import RequestContext
 from semel.broker.handlers.transaction_errors import note_fenced
 from semel.broker.producer_ids import ProducerIds
@@ -42,7 +42,13 @@ async def handle(
                 request.transaction_timeout_ms,
             )
             return InitProducerIdResponse(producer_id=told.producer_id, producer_epoch=told.epoch)
-        context.authorise_cluster(Operation.IDEMPOTENT_WRITE)
+        if not context.allows(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME) and not (
+            context.allows_any(Operation.WRITE, ResourceType.TOPIC)
+        ):
+            raise Refused(
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+                f"{context.principal} may not write to any topic with a sequence",
+            )
         # A producer without a transactional id that lost its sequence asks with its old id: it gets a new one, too.
         return InitProducerIdResponse(producer_id=await producer_ids.next(), producer_epoch=0)
     except Refused as refusal:
