@@ -28,6 +28,7 @@ COMMANDS = {
     "consume": "print records of topics",
     "group": "see what groups have read, set them back, and delete them",
     "txn": "see transactions, and end those that hang",
+    "console": "see and change a cluster in the browser",
     "pipeline": "run a data pipeline on Spark, each record exactly once",
     "log": "look into log files",
     "check": "attack a cluster and judge what it did",

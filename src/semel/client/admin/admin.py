@@ -10,6 +10,7 @@ from semel.client.admin.asking import Asking
 from semel.client.admin.cluster_info import ClusterPart
 from semel.client.admin.configs import ConfigsPart
 from semel.client.admin.group_offsets import GroupOffsetsPart
+from semel.client.admin.log_reading import LogReadingPart
 from semel.client.admin.producers import ProducersPart
 from semel.client.admin.quotas import QuotasPart
 from semel.client.admin.records_deletion import RecordsPart
@@ -28,6 +29,7 @@ class Admin(
     ConfigsPart,
     GroupOffsetsPart,
     RecordsPart,
+    LogReadingPart,
     ProducersPart,
     ClusterPart,
     ReplicasPart,
