@@ -1,7 +1,10 @@
 """Chooses what to compact next and carries it out: the work away from the loop, the swap on it."""
 
+import asyncio
 import logging
+from collections.abc import Coroutine
 from concurrent.futures import BrokenExecutor
+from typing import Any
 
 from semel.config import BrokerConfig
 from semel.host.api import Disk, Jobs
@@ -88,7 +91,7 @@ async def run_compaction(
     await unlist(log, result.old_bases)
     if log.is_closed:
         return None
-    await swap(disk, log.directory, result.old_bases, lambda: _reopen(disk, log, old, result))
+    await _to_its_end(swap(disk, log.directory, result.old_bases, lambda: _reopen(disk, log, old, result)))
     await list_settled(log)
     logger.info(
         "%s: compacted %d records to %d, %d bytes to %d",
@@ -99,6 +102,18 @@ async def run_compaction(
         result.bytes_after,
     )
     return result
+
+
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Carries `work` out even if whoever waits for it is cancelled, who then ends after it. A clean stop lists the files
+    of a log when its tasks have ended: a manifest that was still on its way would move others there at the next start.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task
+        raise
 
 
 def _reopen(disk: Disk, log: Log, old: list[Segment], result: CompactionResult) -> None:

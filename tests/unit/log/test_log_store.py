@@ -660,6 +660,35 @@ def test_a_removal_in_the_middle_of_upkeep_breaks_nothing() -> None:
     simulated(work())
 
 
+def test_a_clean_stop_at_any_moment_of_a_compaction_is_followed_by_a_start_with_the_whole_log() -> None:
+    """The stop lists the files as they are: a swap that was decided and not carried out would contradict it."""
+
+    async def work() -> None:
+        overrides = {"segment_bytes": 300, "cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0}
+        swapped = set()
+        for steps in range(40):
+            stand = Stand(SimDisk(flush_latency_ms=(1.0, 3.0)))
+            stand.open()
+            log = stand.load(**overrides)
+            for number in range(20):
+                write(log, batch(b"%d" % number, keys=[b"k"]))
+            await stand.commit(log)
+            await asyncio.sleep(1)
+            stand.store._start(stand.store.compact_one())
+            for _ in range(steps):
+                await asyncio.sleep(0.0005)
+            await stand.store.close()
+            again = Stand(stand.disk.after_kill())
+            again.open()
+            log = again.load(**overrides)
+            assert log.end_offset == 20
+            swapped.add(log.size_bytes)
+            await again.store.close()
+        assert len(swapped) > 1, "stops came before the swap and after it"
+
+    simulated(work())
+
+
 def test_a_transaction_that_is_open_at_the_stop_is_open_at_the_start() -> None:
     async def work() -> None:
         disk = SimDisk()
