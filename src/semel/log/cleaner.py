@@ -105,8 +105,10 @@ async def run_compaction(
 
 
 async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
-    """Carries `work` out even if whoever waits for it is cancelled, who then ends after it. A clean stop lists the files
-    of a log when its tasks have ended: a manifest that was still on its way would move others there at the next start.
+    """Carries `work` out even if whoever waits for it is cancelled, who then ends after it.
+
+    A clean stop lists the files of a log when its tasks have ended. A manifest that is still on its way then would move
+    other files there at the next start.
     """
     task = asyncio.ensure_future(work)
     try:

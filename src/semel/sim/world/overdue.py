@@ -14,7 +14,8 @@ SLACK_S = 1.5
 
 class Overdue:
     """Transactions that are open, by the time that the node had to end them: not while it is away or frozen, or its
-    disk may fail. After a start they have their whole time once more: a clock may have been set back meanwhile."""
+    disk may fail, and not while too few replicas are in sync for anything to be decided. After a start they have their
+    whole time once more: a clock may have been set back meanwhile."""
 
     def __init__(self, findings: Findings, now_s: Callable[[], float], may_act: Callable[[], bool]) -> None:
         self._findings = findings
@@ -28,7 +29,8 @@ class Overdue:
     def restarted(self) -> None:
         self._since_s.clear()
 
-    def look(self, transactions: list[Transaction]) -> None:
+    def look(self, transactions: list[Transaction], is_undecidable: Callable[[Transaction], bool]) -> None:
+        """`is_undecidable`: whether the coordinator cannot write now that one ends."""
         now_s, may_act = self._now_s(), self._may_act()
         if self._could_act and may_act:
             self._had_s += now_s - self._looked_s
@@ -38,7 +40,7 @@ class Overdue:
             if one.state != TransactionState.ONGOING:
                 continue
             key = (one.transactional_id, one.producer_id, one.epoch, one.started_ms)
-            since_s[key] = self._since_s.get(key, self._had_s)
+            since_s[key] = self._had_s if is_undecidable(one) else self._since_s.get(key, self._had_s)
             open_s = self._had_s - since_s[key]
             if open_s > one.timeout_ms / 1000 + SLACK_S:
                 text = f"that of {one.transactional_id} may take {one.timeout_ms} ms and is open for {open_s:.3f} s"

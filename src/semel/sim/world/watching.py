@@ -17,7 +17,8 @@ from semel.coordinator.group.classic_states import ClassicState, next_state
 from semel.coordinator.group.consumer_group import ConsumerGroup
 from semel.coordinator.txn import decisions
 from semel.coordinator.txn.state import TransactionState, moved
-from semel.log.errors import BrokenLog
+from semel.coordinator.txn.transactions import Transaction
+from semel.log.errors import BrokenLog, Refused
 from semel.log.types import ProducerId
 from semel.replication.partition import Partition
 from semel.sim.power import PowerLost
@@ -88,7 +89,7 @@ class Watch:
         if self._count_tasks() > TASKS_MAX:
             self._findings.wrong("too many tasks", f"{self._count_tasks()} at once")
         if self._overdue is not None:
-            self._overdue.look(self._broker.transactions.transactions())
+            self._overdue.look(self._broker.transactions.transactions(), self._is_undecidable)
         if self._replicas is not None:
             self._replicas.look()
         for partition in self._broker.topics.online():
@@ -100,6 +101,16 @@ class Watch:
                     self._replicas.leads(self._broker, partition)
                 partition.watch(self, lambda partition=partition: self._check(partition))  # type: ignore[misc]
             self._check(partition)
+
+    def _is_undecidable(self, transaction: Transaction) -> bool:
+        if self._broker is None:
+            return True
+        try:
+            shard = self._broker.transactions.shards.for_key(transaction.transactional_id)
+        except Refused:
+            return True  # its term is over
+        replicas = shard.partition.replicas
+        return replicas is not None and not replicas.has_enough
 
     def _check(self, partition: Partition) -> None:
         key = (partition.topic_id, partition.index)
