@@ -62,6 +62,7 @@ pairs: $(VENV)/.ready ## What a request costs the broker beside an earlier commi
 docs: $(VENV)/.ready ## Write the pages that are made from the code
 	@$(BIN)/python -m semel.config.document > docs/settings.md
 	@$(BIN)/python -m semel.client.document > docs/client-settings.md
+	@$(BIN)/python -m semel.client.document_options > $(VENV)/option_types.py && mv $(VENV)/option_types.py src/semel/client/
 	@$(BIN)/python -m semel.client.document_errors > docs/errors.md
 	@$(BIN)/python -m semel.cli.document > docs/command-line.md
 

@@ -17,6 +17,8 @@ from semel.version import VERSION
 __version__ = VERSION
 
 if TYPE_CHECKING:
+    from semel import sync as sync
+    from semel.client import errors as errors
     from semel.client.admin.admin import Admin as Admin
     from semel.client.admin.values import NewTopic as NewTopic
     from semel.client.consumer.batches import Batch as Batch
@@ -49,15 +51,21 @@ _HOMES = {
 _MODULES = {"sync": "semel.sync", "errors": "semel.client.errors"}
 
 
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        found = import_module(_MODULES[name])
-    elif name in _HOMES:
-        found = getattr(import_module(_HOMES[name]), name)
-    else:
-        raise AttributeError(f"module 'semel' has no attribute {name!r}")
-    globals()[name] = found
-    return found
+if not TYPE_CHECKING:  # type checkers would take any name for one of ours
+
+    def __getattr__(name: str) -> Any:
+        if name in _MODULES:
+            found = import_module(_MODULES[name])
+        elif name in _HOMES:
+            found = getattr(import_module(_HOMES[name]), name)
+        else:
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, [*_HOMES, *_MODULES], 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise AttributeError(f"module 'semel' has no attribute {name!r}{hint}")
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:

@@ -41,6 +41,8 @@ class Option:
     aliases: tuple[str, ...] = ()
     sensitive: bool = False
     normalise: Callable[[Any], Any] | None = None
+    typed: str | None = None
+    """Its type for programs, where the field's own does not say it."""
 
 
 def option(default: Any, sentence: str, **rest: Any) -> Any:
@@ -103,7 +105,9 @@ class ConnectionSettings:
         None, "The password of the client's key.", sensitive=True, aliases=("ssl_key_password",)
     )
     ssl_check_hostname: bool = option(True, "Whether the broker's certificate must bear its host name.")
-    ssl_context: Any = option(None, "A ready ssl.SSLContext, instead of the settings above.")
+    ssl_context: Any = option(
+        None, "A ready ssl.SSLContext, instead of the settings above.", typed="ssl.SSLContext | None"
+    )
     ssl_truststore_location: str | None = option(None, "As ssl_cafile; stores other than PEM are refused.")
     ssl_truststore_type: str | None = option(None, "PEM; others are refused.")
     ssl_truststore_certificates: str | None = option(None, "The authorities to trust, as PEM text.")
@@ -126,7 +130,9 @@ class ConnectionSettings:
         None, "The password, for PLAIN and SCRAM.", sensitive=True, aliases=("sasl_password",)
     )
     sasl_oauth_token_provider: Any = option(
-        None, "A function, or an object with a method `token`, that gives the token for OAUTHBEARER; may be async."
+        None,
+        "A function, or an object with a method `token`, that gives the token for OAUTHBEARER; may be async.",
+        typed="Callable[[], object] | TokenProvider | None",
     )
     sasl_jaas_config: str | None = option(
         None, "Kafka's JAAS line, for PLAIN and SCRAM, instead of user and password.", sensitive=True
@@ -138,7 +144,7 @@ class ConnectionSettings:
             raise BadSetting("ssl_endpoint_identification_algorithm: allowed are https and an empty text")
 
 
-def load(cls: type[S], given: Mapping[str, Any]) -> S:
+def load(cls: type[S], given: Mapping[str, object]) -> S:
     """The settings for these keyword arguments; a name may be spelled Kafka's way. Raises BadSetting."""
     table = declared(cls)
     values: dict[str, Any] = {}

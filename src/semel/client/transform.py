@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, get_args
 
 from semel.client.consumer.batches import Batch, BatchReader
 from semel.client.errors import (
@@ -31,6 +31,7 @@ from semel.client.errors import (
     SemelError,
 )
 from semel.client.producer.transactions import State
+from semel.client.values import K, V
 
 if TYPE_CHECKING:
     from semel.client.consumer.consumer import Consumer
@@ -47,13 +48,13 @@ _LASTING = (BadRecord, FatalError, RestartProducerError)
 
 
 def transform(
-    consumer: Consumer,
-    producer: Producer | None,
+    consumer: Consumer[K, V],
+    producer: Producer[Any, Any] | None,
     guarantee: Guarantee = "exactly_once",
     *,
     max_records: int | None = None,
     max_attempts: int = 10,
-) -> Transform:
+) -> Transform[K, V]:
     """Batches of messages for an `async for` whose body sends what it makes of them with `producer`.
 
     A batch is done when the loop asks for the next. `max_records` bounds it (max_poll_records without). A batch that
@@ -70,7 +71,7 @@ def transform(
     return Transform(consumer, producer, guarantee, most, max_attempts)
 
 
-def _check_consumer(consumer: Consumer, guarantee: Guarantee) -> None:
+def _check_consumer(consumer: Consumer[Any, Any], guarantee: Guarantee) -> None:
     settings = consumer.settings
     if settings.group_id is None:
         raise BadSetting("transform needs a consumer with a group_id: its progress is the group's offsets")
@@ -83,7 +84,7 @@ def _check_consumer(consumer: Consumer, guarantee: Guarantee) -> None:
         )
 
 
-def _check_producer(producer: Producer | None, guarantee: Guarantee) -> None:
+def _check_producer(producer: Producer[Any, Any] | None, guarantee: Guarantee) -> None:
     transactional_id = None if producer is None else producer.settings.transactional_id
     if guarantee == "exactly_once" and transactional_id is None:
         raise BadSetting("exactly_once needs a producer with a transactional_id")
@@ -91,11 +92,16 @@ def _check_producer(producer: Producer | None, guarantee: Guarantee) -> None:
         raise BadSetting(f"transactional_id={transactional_id!r} contradicts {guarantee}: leave it out")
 
 
-class Transform(AsyncIterator[Batch]):
+class Transform(AsyncIterator[Batch[K, V]], Generic[K, V]):
     """See `transform`. For one task at a time."""
 
     def __init__(
-        self, consumer: Consumer, producer: Producer | None, guarantee: Guarantee, most: int, max_attempts: int
+        self,
+        consumer: Consumer[K, V],
+        producer: Producer[Any, Any] | None,
+        guarantee: Guarantee,
+        most: int,
+        max_attempts: int,
     ) -> None:
         self.attempt = 0
         """Which try of the same batch this is: 1 is the first."""
@@ -104,9 +110,9 @@ class Transform(AsyncIterator[Batch]):
         self._max_attempts = max_attempts
         self._guarantee = guarantee
         self._producer = producer
-        self._steps: _Steps | None = None
-        self._reader: BatchReader | None = None
-        self._held: Batch | None = None
+        self._steps: _Steps[K, V] | None = None
+        self._reader: BatchReader[K, V] | None = None
+        self._held: Batch[K, V] | None = None
         self._was_left = False
         self._is_stopped = False
         self._is_running = False
@@ -117,12 +123,12 @@ class Transform(AsyncIterator[Batch]):
         if self._reader is not None:
             self._reader.stop()
 
-    def __aiter__(self) -> Transform:
+    def __aiter__(self) -> Transform[K, V]:
         """A loop that was left in its body, by an error or a break, has not finished its batch."""
         self._was_left = self._held is not None
         return self
 
-    async def __anext__(self) -> Batch:
+    async def __anext__(self) -> Batch[K, V]:
         if self._is_running:
             raise IllegalState("transform serves one task at a time")
         self._is_running = True
@@ -134,7 +140,7 @@ class Transform(AsyncIterator[Batch]):
             raise StopAsyncIteration
         return batch
 
-    async def _next(self) -> Batch | None:
+    async def _next(self) -> Batch[K, V] | None:
         steps = await self._started()
         if self._held is not None:
             await self._finish(steps, self._held)
@@ -150,7 +156,7 @@ class Transform(AsyncIterator[Batch]):
             await self._repeat(steps, batch, problem)
         return None
 
-    async def _started(self) -> _Steps:
+    async def _started(self) -> _Steps[K, V]:
         if self._steps is None:
             self._reader = self._consumer.batches()
             if self._is_stopped:
@@ -160,14 +166,14 @@ class Transform(AsyncIterator[Batch]):
             self._steps = steps
         return self._steps
 
-    def _steps_of(self, reader: BatchReader) -> _Steps:
+    def _steps_of(self, reader: BatchReader[K, V]) -> _Steps[K, V]:
         if self._guarantee == "at_most_once":
             return _AtMostOnce(reader)
         if self._guarantee == "at_least_once" or self._producer is None:
             return _AtLeastOnce(reader, self._producer)
         return _ExactlyOnce(reader, self._producer)
 
-    async def _finish(self, steps: _Steps, batch: Batch) -> None:
+    async def _finish(self, steps: _Steps[K, V], batch: Batch[K, V]) -> None:
         """The batch is done, or is read again. If this raises before either, the batch is still held."""
         if self._was_left:
             if not await steps.undo():
@@ -184,7 +190,7 @@ class Transform(AsyncIterator[Batch]):
         else:
             await self._repeat(steps, batch, problem)
 
-    async def _repeat(self, steps: _Steps, batch: Batch, problem: SemelError) -> None:
+    async def _repeat(self, steps: _Steps[K, V], batch: Batch[K, V], problem: SemelError) -> None:
         steps.reader.rewind(batch)
         if isinstance(problem, _LASTING) or self.attempt >= self._max_attempts:
             raise problem
@@ -192,19 +198,19 @@ class Transform(AsyncIterator[Batch]):
         await asyncio.sleep(min(_FIRST_PAUSE_S * 2 ** (self.attempt - 1), _LONGEST_PAUSE_S))
 
 
-class _Steps:
+class _Steps(Generic[K, V]):
     """What is done before and after a batch. A step that returns an error asks for the batch to be done again."""
 
-    def __init__(self, reader: BatchReader) -> None:
+    def __init__(self, reader: BatchReader[K, V]) -> None:
         self.reader = reader
 
     async def start(self) -> None:
         """Before anything is read."""
 
-    async def begin(self, batch: Batch) -> SemelError | None:
+    async def begin(self, batch: Batch[K, V]) -> SemelError | None:
         return None
 
-    async def finish(self, batch: Batch) -> SemelError | None:
+    async def finish(self, batch: Batch[K, V]) -> SemelError | None:
         return None
 
     async def undo(self) -> bool:
@@ -212,8 +218,8 @@ class _Steps:
         return False
 
 
-class _ExactlyOnce(_Steps):
-    def __init__(self, reader: BatchReader, producer: Producer) -> None:
+class _ExactlyOnce(_Steps[K, V]):
+    def __init__(self, reader: BatchReader[K, V], producer: Producer[Any, Any]) -> None:
         super().__init__(reader)
         self._producer = producer
 
@@ -226,11 +232,11 @@ class _ExactlyOnce(_Steps):
             await self.undo()
         producer.repeats_transactions = True
 
-    async def begin(self, batch: Batch) -> SemelError | None:
+    async def begin(self, batch: Batch[K, V]) -> SemelError | None:
         await self._producer.begin()
         return None
 
-    async def finish(self, batch: Batch) -> SemelError | None:
+    async def finish(self, batch: Batch[K, V]) -> SemelError | None:
         producer = self._producer
         try:
             # Also with no offsets to commit: it checks that this is still a member, so that nobody else has the batch.
@@ -259,12 +265,12 @@ class _ExactlyOnce(_Steps):
         return False
 
 
-class _AtLeastOnce(_Steps):
-    def __init__(self, reader: BatchReader, producer: Producer | None) -> None:
+class _AtLeastOnce(_Steps[K, V]):
+    def __init__(self, reader: BatchReader[K, V], producer: Producer[Any, Any] | None) -> None:
         super().__init__(reader)
         self._producer = producer
 
-    async def finish(self, batch: Batch) -> SemelError | None:
+    async def finish(self, batch: Batch[K, V]) -> SemelError | None:
         if self._producer is not None:
             try:
                 await self._producer.flush()
@@ -278,8 +284,8 @@ class _AtLeastOnce(_Steps):
         return None
 
 
-class _AtMostOnce(_Steps):
-    async def begin(self, batch: Batch) -> SemelError | None:
+class _AtMostOnce(_Steps[K, V]):
+    async def begin(self, batch: Batch[K, V]) -> SemelError | None:
         """Nobody has seen the batch yet, so it may be read again if its commit has failed, or may have failed."""
         try:
             await self.reader.commit(batch)

@@ -3,7 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    # Python 3.13 has defaults in typing; until then only those who check types need them.
+    from typing_extensions import TypeVar
+
+    K = TypeVar("K", default=bytes)
+    V = TypeVar("V", default=bytes)
+    K_co = TypeVar("K_co", default=bytes, covariant=True)
+    V_co = TypeVar("V_co", default=bytes, covariant=True)
+else:
+    from typing import TypeVar
+
+    K, V, K_co, V_co = map(TypeVar, ("K", "V", "K_co", "V_co"))
+
+Content: TypeAlias = bytes | bytearray | memoryview | str
+"""What is sent as it is, a text as UTF-8."""
 
 Headers = Sequence[tuple[str, bytes | None]] | Mapping[str, bytes | None]
 """Pairs, because a name may come more than once; a dict does where none does."""
@@ -22,17 +38,20 @@ class RecordMetadata(NamedTuple):
     timestamp_type: int = CREATE_TIME
 
 
-class Message(NamedTuple):
-    """A record that was read. Key and value are bytes unless the consumer has deserializers."""
+class Message(NamedTuple, Generic[K_co, V_co]):
+    """A record that was read. Key and value are bytes unless the consumer has deserializers; None stays None."""
 
     topic: str
     partition: int
     offset: int
     timestamp_ms: int
     timestamp_type: int
-    key: Any
-    value: Any
+    key: K_co | None
+    value: V_co | None
     headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+AnyMessage: TypeAlias = Message[Any, Any]
 
 
 class OffsetAndMetadata(NamedTuple):

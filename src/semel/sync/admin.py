@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Unpack
 
 from semel.client.admin import admin as asynchronous
 from semel.sync.loop_thread import Face, blocking
 
+if TYPE_CHECKING:
+    from semel.client.option_types import AdminOptions
+
 
 class Admin(Face[asynchronous.Admin]):
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, **settings: Unpack[AdminOptions]) -> None:
         super().__init__(lambda: asynchronous.Admin(**settings))
 
     async def _close(self, timeout_s: float | None) -> None:

@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, Unpack
 
 from semel.client.consumer import consumer as asynchronous
 from semel.client.metadata import TopicPartition
-from semel.client.values import Message
+from semel.client.serialization import Deserializer
+from semel.client.values import K, Message, V
 from semel.sync.loop_thread import Face, blocking, direct
+
+if TYPE_CHECKING:
+    from semel.client.option_types import ConsumerOptions
 
 _ITERATION_POLL_MS = 1000
 
 
-class Consumer(Face[asynchronous.Consumer]):
+class Consumer(Face[asynchronous.Consumer[K, V]], Generic[K, V]):
     """`listener` is called on the loop's thread, inside a poll: it must not call this consumer."""
 
-    def __init__(self, *topics: str | Iterable[str], **settings: Any) -> None:
-        super().__init__(lambda: asynchronous.Consumer(*topics, **settings))
+    def __init__(
+        self,
+        *topics: str | Iterable[str],
+        key_deserializer: Callable[[bytes], K] | Deserializer[K] | None = None,
+        value_deserializer: Callable[[bytes], V] | Deserializer[V] | None = None,
+        listener: Any = None,
+        **settings: Unpack[ConsumerOptions],
+    ) -> None:
+        super().__init__(
+            lambda: asynchronous.Consumer(
+                *topics,
+                key_deserializer=key_deserializer,
+                value_deserializer=value_deserializer,
+                listener=listener,
+                **settings,
+            )
+        )
 
     async def _close(self, timeout_s: float | None) -> None:
         await self._core.close(timeout_s)
@@ -29,7 +48,7 @@ class Consumer(Face[asynchronous.Consumer]):
         """After an error, what was handed out last does not count as done: auto-commit leaves it to the next reader."""
         self._end(lambda timeout_s: self._core.__aexit__(kind, error, trace), None)
 
-    def __iter__(self) -> Iterator[Message]:
+    def __iter__(self) -> Iterator[Message[K, V]]:
         """Records one after the other, without end. Who leaves the loop early gets the rest the next time."""
         while True:
             batch = self.poll(timeout_ms=_ITERATION_POLL_MS)
@@ -40,16 +59,27 @@ class Consumer(Face[asynchronous.Consumer]):
             finally:
                 self._rewind({partition: next(messages, None) for partition, messages in left.items()})
 
-    def _rewind(self, following: dict[TopicPartition, Message | None]) -> None:
+    def _rewind(self, following: dict[TopicPartition, Message[K, V] | None]) -> None:
         """What was not handed out must not be committed as read."""
         first = {partition: message for partition, message in following.items() if message is not None}
         if first and self._is_open:
             for partition in self.assignment() & first.keys():
                 self.seek(partition, first[partition].offset)
 
-    getone = blocking(asynchronous.Consumer.getone)
-    getmany = blocking(asynchronous.Consumer.getmany)
-    poll = blocking(asynchronous.Consumer.poll)
+    def getone(self, *partitions: TopicPartition) -> Message[K, V]:
+        """The next message, of any partition or of those given; waits for it."""
+        return self._run(self._core.getone(*partitions))
+
+    def getmany(
+        self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[Message[K, V]]]:
+        """What is there now, or comes within the time; at most `max_records` (max_poll_records without)."""
+        return self._run(self._core.getmany(*partitions, timeout_ms=timeout_ms, max_records=max_records))
+
+    def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> dict[TopicPartition, list[Message[K, V]]]:
+        """`getmany` by Kafka's name."""
+        return self._run(self._core.poll(timeout_ms, max_records))
+
     poll_columns = blocking(asynchronous.Consumer.poll_columns)
 
     subscribe = direct(asynchronous.Consumer.subscribe)

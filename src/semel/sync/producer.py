@@ -12,17 +12,22 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
 
 from semel.client.errors import AbortTransactionError, Closed, SemelError, TimedOut, UnknownTopic
 from semel.client.metadata import TopicPartition
 from semel.client.producer import producer as asynchronous
 from semel.client.producer.batch import Delivery as CoreDelivery
 from semel.client.producer.columns import Columns, Written
-from semel.client.producer.record_input import check_partition
+from semel.client.producer.producer import K_contra, V_contra
+from semel.client.producer.record_input import Record, check_partition
 from semel.client.producer.unseen import Unseen, UnseenFailures, raise_or_note
+from semel.client.serialization import NotReady, Serializer
 from semel.client.values import GroupIdentity, Headers, OffsetAndMetadata, RecordMetadata
 from semel.sync.loop_thread import Face, blocking
+
+if TYPE_CHECKING:
+    from semel.client.option_types import ProducerOptions
 
 T = TypeVar("T")
 
@@ -114,9 +119,17 @@ class Delivery:
 _waiters = threading.Lock()
 
 
-class Producer(Face[asynchronous.Producer]):
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(lambda: asynchronous.Producer(**settings))
+class Producer(Face[asynchronous.Producer[K_contra, V_contra]], Generic[K_contra, V_contra]):
+    def __init__(
+        self,
+        *,
+        key_serializer: Callable[[K_contra], bytes | None] | Serializer[K_contra] | None = None,
+        value_serializer: Callable[[V_contra], bytes | None] | Serializer[V_contra] | None = None,
+        **settings: Unpack[ProducerOptions],
+    ) -> None:
+        super().__init__(
+            lambda: asynchronous.Producer(key_serializer=key_serializer, value_serializer=value_serializer, **settings)
+        )
         self._inbox: deque[tuple[Any, ...]] = deque()
         self._is_pumping = False
         self._pumping: asyncio.Task[None] | None = None
@@ -126,8 +139,8 @@ class Producer(Face[asynchronous.Producer]):
     def send(
         self,
         topic: str,
-        value: Any = None,
-        key: Any = None,
+        value: V_contra | None = None,
+        key: K_contra | None = None,
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -142,7 +155,7 @@ class Producer(Face[asynchronous.Producer]):
         record = None
         if headers is not None or timestamp_ms is not None or not core.is_ordinary(topic, value, key):
             try:
-                record = core.judge(topic, value, key, partition, timestamp_ms, headers)
+                record = self._judged(topic, value, key, partition, timestamp_ms, headers)
             except AbortTransactionError as error:
                 if not core.will_repeat:
                     raise
@@ -159,6 +172,13 @@ class Producer(Face[asynchronous.Producer]):
             if len(self._inbox) > _MOST_WAITING:
                 self._has_room.wait()
         return delivery
+
+    def _judged(self, *given: Any) -> Record:
+        while True:
+            try:
+                return self._core.judge(*given)
+            except NotReady as missing:
+                missing.fetch()
 
     def _start_pump(self) -> None:
         self._pumping = self._thread.loop.create_task(self._pump())
@@ -249,9 +269,19 @@ class Producer(Face[asynchronous.Producer]):
     ) -> None:
         raise_or_note(self._end(self._close, None), error)
 
-    def send_and_wait(self, topic: str, value: Any = None, key: Any = None, **rest: Any) -> RecordMetadata:
+    def send_and_wait(
+        self,
+        topic: str,
+        value: V_contra | None = None,
+        key: K_contra | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers | None = None,
+    ) -> RecordMetadata:
         """Sends one record and returns where it was written."""
-        return self.send(topic, value, key, **rest).result()
+        delivery = self.send(topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers)
+        return delivery.result()
 
     def send_columns(self, topic: str, columns: Columns) -> list[Written]:
         """Sends Arrow columns and waits until every row is written."""

@@ -9,17 +9,20 @@ import pytest
 from consumer_world import BROKER, PORT, Node, at, consumer_of, on_broker, produce, values_of
 from transaction_harness import with_transactions
 
+from semel.client.consumer.batches import Batch, BatchReader
 from semel.client.consumer.consumer import Consumer
 from semel.client.errors import (
     AbortTransactionError,
     BadSetting,
+    CommitFailed,
     IllegalState,
     ProducerFenced,
     RecordTooLarge,
+    TimedOut,
     TransactionTimedOut,
 )
 from semel.client.producer.producer import Producer
-from semel.client.transform import Batch, Guarantee, Transform, transform
+from semel.client.transform import Guarantee, Transform, transform
 
 SOURCE = at("source-0")
 WORDS: tuple[Guarantee, ...] = ("exactly_once", "at_least_once", "at_most_once")
@@ -248,6 +251,43 @@ async def test_a_loop_that_waits_for_records_is_stopped_at_once(node: Node, word
         loop.stop()
         assert await task == 0
         assert asyncio.get_running_loop().time() == now_s
+
+
+@on_broker()
+async def test_at_least_once_commits_nothing_that_is_not_delivered(node: Node) -> None:
+    await topics(node, b"1")
+    async with reader(node) as consumer, writer(node, "at_least_once", linger_ms=20_000) as producer:
+        loop = transform(consumer, producer, "at_least_once")
+        await copy(producer, await anext(loop))
+        waiting = asyncio.create_task(anext(loop))  # type: ignore[arg-type]
+        await asyncio.sleep(1)
+        assert await committed(node) == 1
+        assert await written(node) == [b"1"]
+        loop.stop()
+        with pytest.raises(StopAsyncIteration):
+            await waiting
+
+
+@on_broker()
+async def test_at_most_once_hands_out_nothing_that_may_not_be_committed(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await topics(node, b"1")
+    refusals = [CommitFailed("a rebalance"), TimedOut("no answer")]
+    commit = BatchReader.commit
+
+    async def refused(self: BatchReader, batch: Batch) -> None:
+        if refusals:
+            raise refusals.pop()
+        await commit(self, batch)
+
+    monkeypatch.setattr(BatchReader, "commit", refused)
+    async with reader(node) as consumer:
+        loop = transform(consumer, None, "at_most_once")
+        assert values_of((await anext(loop)).partitions) == [b"1"]
+        assert not refusals
+        assert loop.attempt == 3
+        assert await committed(node) == 1
 
 
 @on_broker()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Unpack
 
 from semel.client.admin.acls import AclsPart
 from semel.client.admin.asking import Asking
@@ -22,6 +22,9 @@ from semel.client.cluster import Cluster
 from semel.client.errors import Closed, IllegalState
 from semel.client.settings import load
 from semel.host.api import Host
+
+if TYPE_CHECKING:
+    from semel.client.option_types import AdminOptions
 
 
 class Admin(
@@ -50,7 +53,7 @@ class Admin(
     `UnsupportedByBroker` is raised.
     """
 
-    def __init__(self, *, host: Host | None = None, **settings: Any) -> None:
+    def __init__(self, *, host: Host | None = None, **settings: Unpack[AdminOptions]) -> None:
         self._settings = load(AdminSettings, settings)
         self._given_host = host
         self._own_host: Host | None = None

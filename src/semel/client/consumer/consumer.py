@@ -14,7 +14,7 @@ import re
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, Unpack
 
 from semel.client.consumer.batches import BatchReader
 from semel.client.consumer.columns import ColumnReader
@@ -26,12 +26,15 @@ from semel.client.consumer.settings import ConsumerSettings
 from semel.client.consumer.subscription import Mode
 from semel.client.errors import Closed, IllegalState, SemelError
 from semel.client.metadata import TopicPartition
+from semel.client.serialization import Deserializer
 from semel.client.settings import load
-from semel.client.values import GroupIdentity, Message, OffsetAndMetadata, OffsetAndTimestamp
+from semel.client.values import GroupIdentity, K, Message, OffsetAndMetadata, OffsetAndTimestamp, V
 from semel.host.api import Host
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from semel.client.option_types import ConsumerOptions
 
 logger = logging.getLogger("semel.client")
 
@@ -40,15 +43,24 @@ OnCommit: TypeAlias = Callable[[Mapping[TopicPartition, OffsetAndMetadata], Seme
 CLOSE_TIMEOUT_S = 30.0
 
 
-class Consumer:
+class Consumer(Generic[K, V]):
+    """The types of keys and values are those that the deserializers give; bytes without them."""
+
     def __init__(
-        self, *topics: str | Iterable[str], host: Host | None = None, listener: Any = None, **settings: Any
+        self,
+        *topics: str | Iterable[str],
+        key_deserializer: Callable[[bytes], K] | Deserializer[K] | None = None,
+        value_deserializer: Callable[[bytes], V] | Deserializer[V] | None = None,
+        host: Host | None = None,
+        listener: Any = None,
+        **settings: Unpack[ConsumerOptions],
     ) -> None:
         """Subscribes to the topics, if any are given, one by one or as a list. Nothing is asked of a broker before
         `start`."""
-        self.settings = load(ConsumerSettings, settings)
+        deserializers = {"key_deserializer": key_deserializer, "value_deserializer": value_deserializer}
+        self.settings = load(ConsumerSettings, {**settings, **deserializers})
         self._parts = Parts(self.settings, host)
-        self._messages: Iterator[Message] = iter(())
+        self._messages: Iterator[Message[K, V]] = iter(())
         self._generator: Any = None
         self._listener = listener
         if topics:
@@ -134,17 +146,17 @@ class Consumer:
 
     # -- reading
 
-    def __aiter__(self) -> AsyncGenerator[Message, None]:
+    def __aiter__(self) -> AsyncGenerator[Message[K, V], None]:
         """Messages, without end: until `close`. The one in the program's hands counts as done when it asks again.
 
         A loop that was left can be begun again: it goes on behind the last message.
         """
         if self._generator is None or self._generator.ag_frame is None:
             self._generator = self._one_by_one()
-        generator: AsyncGenerator[Message, None] = self._generator
+        generator: AsyncGenerator[Message[K, V], None] = self._generator
         return generator
 
-    async def _one_by_one(self) -> AsyncGenerator[Message, None]:
+    async def _one_by_one(self) -> AsyncGenerator[Message[K, V], None]:
         polling = self._parts.polling
         try:
             while True:
@@ -156,7 +168,7 @@ class Consumer:
         except Closed:
             return
 
-    async def getone(self, *partitions: TopicPartition) -> Message:
+    async def getone(self, *partitions: TopicPartition) -> Message[K, V]:
         """The next message, of any partition or of those given; waits for it."""
         if not partitions and not self._parts.polling.needs_attention:
             for message in self._messages:
@@ -165,7 +177,7 @@ class Consumer:
             for message in await self._more_messages(self._only(partitions)):
                 return message
 
-    async def _more_messages(self, only: Only) -> Iterator[Message]:
+    async def _more_messages(self, only: Only) -> Iterator[Message[K, V]]:
         """Those of one batch. Whoever takes them one by one takes them of the same iterator."""
         handing, polling = self._parts.handing, self._parts.polling
         self._check_reading()
@@ -178,7 +190,7 @@ class Consumer:
 
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
-    ) -> dict[TopicPartition, list[Message]]:
+    ) -> dict[TopicPartition, list[Message[K, V]]]:
         """What is there now, or comes within the time; at most `max_records` (max_poll_records without).
 
         All that earlier calls gave counts as done.
@@ -191,7 +203,9 @@ class Consumer:
         handing = self._parts.handing
         return await self._parts.polling.poll(lambda: handing.messages(most, only) or None, timeout_ms / 1000) or {}
 
-    async def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> dict[TopicPartition, list[Message]]:
+    async def poll(
+        self, timeout_ms: float = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[Message[K, V]]]:
         """`getmany` by Kafka's name."""
         return await self.getmany(timeout_ms=timeout_ms, max_records=max_records)
 
@@ -225,7 +239,7 @@ class Consumer:
         await self._parts.polling.poll(take, timeout_ms / 1000)
         return reader.table()
 
-    def batches(self) -> BatchReader:
+    def batches(self) -> BatchReader[K, V]:
         """For `semel.transform`: batches that can be read again. Positions are no longer committed by themselves."""
         self._check_reading()
         self._parts.group()

@@ -10,21 +10,23 @@ from semel.client.consumer.fetched import Batch
 from semel.client.consumer.settings import ConsumerSettings
 from semel.client.errors import DeserializerFailed
 from semel.client.metadata import TopicPartition
-from semel.client.values import Message
+from semel.client.serialization import Convert, NotReady, SerializationContext, converter
+from semel.client.values import AnyMessage, Message
 from semel.records.read import read_messages
 
 
 class Decoder:
     def __init__(self, settings: ConsumerSettings) -> None:
         self._max_decompressed_bytes = settings.max_decompressed_bytes
-        self._of_key = settings.key_deserializer
-        self._of_value = settings.value_deserializer
+        self._of_key = converter("key_deserializer", settings.key_deserializer)
+        self._of_value = converter("value_deserializer", settings.value_deserializer)
         self._is_plain = self._of_key is None and self._of_value is None
 
     def messages(
         self, partition: TopicPartition, batch: Batch, first_offset: int
-    ) -> tuple[list[Message], DeserializerFailed | None]:
-        """The messages from an offset on, up to the first that a deserializer failed on. Raises RecordError."""
+    ) -> tuple[list[AnyMessage], DeserializerFailed | None]:
+        """The messages from an offset on, up to the first that a deserializer failed on. Raises RecordError, and
+        NotReady if the first one needs something that must be fetched."""
         messages = read_messages(
             batch.data,
             batch.header,
@@ -36,16 +38,20 @@ class Decoder:
         )
         if self._is_plain:
             return messages, None
-        made: list[Message] = []
+        made: list[AnyMessage] = []
+        of_key = SerializationContext(partition.topic, "key")
+        of_value = SerializationContext(partition.topic, "value")
         for message in messages:
             try:
                 made.append(
                     message._replace(
-                        key=_deserialized(self._of_key, message.key),
-                        value=_deserialized(self._of_value, message.value),
+                        key=_deserialized(self._of_key, message.key, of_key),
+                        value=_deserialized(self._of_value, message.value, of_value),
                     )
                 )
             except Exception as error:
+                if isinstance(error, NotReady) and not made:
+                    raise
                 text = f"{partition}, offset {message.offset}: the deserializer failed: {error!r}"
                 failure = DeserializerFailed(text, partition=partition, offset=message.offset)
                 failure.__cause__ = error
@@ -53,8 +59,8 @@ class Decoder:
         return made, None
 
 
-def _deserialized(deserializer: Any, data: bytes | None) -> Any:
-    return data if deserializer is None or data is None else deserializer(data)
+def _deserialized(convert: Convert | None, data: bytes | None, context: SerializationContext) -> Any:
+    return data if convert is None or data is None else convert(data, context)
 
 
 class Decoded:
@@ -66,7 +72,7 @@ class Decoded:
 
     __slots__ = ("batch", "end_epoch", "end_offset", "handed", "iterator", "messages")
 
-    def __init__(self, messages: list[Message], batch: Batch, end_offset: int, end_epoch: int) -> None:
+    def __init__(self, messages: list[AnyMessage], batch: Batch, end_offset: int, end_epoch: int) -> None:
         self.messages = messages
         self.batch = batch
         self.end_offset = end_offset
@@ -75,7 +81,7 @@ class Decoded:
         self.handed = 0
         self.iterator: Any = None
 
-    def one_by_one(self) -> Iterator[Message]:
+    def one_by_one(self) -> Iterator[AnyMessage]:
         """An iterator over what is left, good until `stop`."""
         self.stop()
         self.iterator = iter(self.messages)
@@ -96,7 +102,7 @@ class Decoded:
             self.handed = len(self.messages) - length_hint(self.iterator)
         return self.handed
 
-    def take(self, most: int) -> list[Message]:
+    def take(self, most: int) -> list[AnyMessage]:
         self.stop()
         start, self.handed = self.handed, min(self.handed + most, len(self.messages))
         if start == 0 and self.handed == len(self.messages):

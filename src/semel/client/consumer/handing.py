@@ -12,7 +12,7 @@ from semel.client.consumer.decoding import Decoded, Decoder
 from semel.client.consumer.positions import Phase, Reading, Readings
 from semel.client.errors import PositionError
 from semel.client.metadata import TopicPartition
-from semel.client.values import Message
+from semel.client.values import AnyMessage
 
 Only = frozenset[TopicPartition] | None
 """The partitions that are asked for; None: all."""
@@ -35,8 +35,8 @@ class Handing:
         self._has_room = has_room
         self._raised = raised
 
-    def messages(self, most: int, only: Only) -> dict[TopicPartition, list[Message]]:
-        taken: dict[TopicPartition, list[Message]] = {}
+    def messages(self, most: int, only: Only) -> dict[TopicPartition, list[AnyMessage]]:
+        taken: dict[TopicPartition, list[AnyMessage]] = {}
 
         def take(reading: Reading, left: int) -> int:
             part = reading.take(left, self._decoder)

@@ -17,6 +17,7 @@ from semel.client.consumer.fetcher import Fetcher
 from semel.client.consumer.handing import Handing
 from semel.client.consumer.membership.api import Membership
 from semel.client.errors import Closed, IllegalState
+from semel.client.serialization import NotReady
 
 T = TypeVar("T")
 
@@ -65,7 +66,11 @@ class Polling:
                 await self._turn()
             while True:
                 await self._keep_up()
-                found = take()
+                try:
+                    found = take()
+                except NotReady as missing:
+                    await asyncio.to_thread(missing.fetch)
+                    continue
                 if found is not None:
                     return found
                 if not has_turned:

@@ -22,7 +22,7 @@ from semel.client.consumer.decoding import Decoded, Decoder
 from semel.client.consumer.fetched import Batch, Fetched, corrupt
 from semel.client.errors import SemelError
 from semel.client.metadata import NO_EPOCH, NO_NODE, TopicPartition
-from semel.client.values import Message
+from semel.client.values import AnyMessage
 from semel.records.errors import RecordError
 
 NO_OFFSET = -1
@@ -260,9 +260,9 @@ class Reading:
         if epoch >= 0:
             self.offset_epoch = epoch
 
-    def take(self, most: int, decoder: Decoder) -> list[Message]:
+    def take(self, most: int, decoder: Decoder) -> list[AnyMessage]:
         """Up to `most` messages; the position is behind them."""
-        taken: list[Message] = []
+        taken: list[AnyMessage] = []
         while len(taken) < most:
             decoded = self.ready(decoder)
             if decoded is None:

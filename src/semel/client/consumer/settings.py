@@ -7,6 +7,7 @@ from typing import Any
 
 from semel.client.consumer.reset_policy import ResetPolicy
 from semel.client.errors import BadSetting
+from semel.client.serialization import converter
 from semel.client.settings import MINUTE_MS, SECOND_MS, ConnectionSettings, option
 from semel.config.settings import INT_MAX
 from semel.records.batch import DEFAULT_MAX_DECOMPRESSED_BYTES
@@ -41,6 +42,7 @@ class ConsumerSettings(ConnectionSettings):
     partition_assignment_strategy: Any = option(
         DEFAULT_ASSIGNORS,
         "The assignors of the classic protocol, the preferred one first: names, classes or objects.",
+        typed="AssignorChoice | Sequence[AssignorChoice]",
     )
     session_timeout_ms: int = option(
         45 * SECOND_MS, "A member that is silent for so long is taken for dead.", minimum=1, maximum=INT_MAX
@@ -86,8 +88,12 @@ class ConsumerSettings(ConnectionSettings):
     )
     check_crcs: bool = option(True, "Whether every batch is checked against its checksum.")
     client_rack: str = option("", "Where this consumer is, so that a near replica is read.")
-    key_deserializer: Any = option(None, "Makes a key of bytes: a function; None stays None.")
-    value_deserializer: Any = option(None, "Makes a value of bytes: a function; None stays None.")
+    key_deserializer: Any = option(
+        None, "Makes a key of bytes: a function, or one of `semel.serializers`; None stays None.", typed=""
+    )
+    value_deserializer: Any = option(
+        None, "Makes a value of bytes: a function, or one of `semel.serializers`; None stays None.", typed=""
+    )
     exclude_internal_topics: bool = option(True, "Whether patterns and topics() pass over the broker's own topics.")
     allow_auto_create_topics: bool = option(
         True, "Whether a topic that is subscribed to but missing may be created, if the broker does that."
@@ -122,8 +128,7 @@ class ConsumerSettings(ConnectionSettings):
             )
         self._check_protocol()
         for name in ("key_deserializer", "value_deserializer"):
-            if not (getattr(self, name) is None or callable(getattr(self, name))):
-                raise BadSetting(f"{name}: allowed is a function that takes bytes")
+            converter(name, getattr(self, name))
 
     def _check_without_group(self) -> None:
         if self.enable_auto_commit:

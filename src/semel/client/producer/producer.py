@@ -13,7 +13,12 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+else:
+    from typing import TypeVar
 
 from semel.client.cluster import Cluster
 from semel.client.errors import (
@@ -46,11 +51,20 @@ from semel.client.producer.sender import Sender
 from semel.client.producer.settings import ProducerSettings
 from semel.client.producer.transactions import Event, State, Transactions
 from semel.client.producer.unseen import UnseenFailures, raise_or_note
+from semel.client.serialization import NotReady, Serializer, converter
 from semel.client.settings import load
-from semel.client.values import GroupIdentity, Headers, OffsetAndMetadata, RecordMetadata
+from semel.client.values import Content, GroupIdentity, Headers, OffsetAndMetadata, RecordMetadata
 from semel.host.api import Host
 from semel.records.batch import read_header
 from semel.records.partitioning import partition_of_key
+
+if TYPE_CHECKING:
+    from semel.client.option_types import ProducerOptions
+
+    K_contra = TypeVar("K_contra", default=Content, contravariant=True)
+    V_contra = TypeVar("V_contra", default=Content, contravariant=True)
+else:
+    K_contra, V_contra = TypeVar("K_contra"), TypeVar("V_contra")
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
 
@@ -59,18 +73,27 @@ logger = logging.getLogger("semel.producer")
 _UNCOMMITTED = (State.OPEN, State.FAILED, State.ABORTING, State.BROKEN)
 
 
-class Producer:
-    """Settings are keyword arguments (docs/client-settings.md). Not for use from several threads: see `semel.sync`."""
+class Producer(Generic[K_contra, V_contra]):
+    """Settings are keyword arguments (docs/client-settings.md). Not for use from several threads: see `semel.sync`.
+    The types of keys and values are those that the serializers take; without them bytes or texts."""
 
-    def __init__(self, *, host: Host | None = None, **settings: Any) -> None:
-        self.settings = load(ProducerSettings, settings)
+    def __init__(
+        self,
+        *,
+        key_serializer: Callable[[K_contra], bytes | None] | Serializer[K_contra] | None = None,
+        value_serializer: Callable[[V_contra], bytes | None] | Serializer[V_contra] | None = None,
+        host: Host | None = None,
+        **settings: Unpack[ProducerOptions],
+    ) -> None:
+        serializers = {"key_serializer": key_serializer, "value_serializer": value_serializer}
+        self.settings = load(ProducerSettings, {**settings, **serializers})
         self._owns_host = host is None
         self._host = host
         self._is_started = False
         self._is_closed = False
         self._topics: dict[str, TopicLanes] = {}
-        self._serialize_key = self.settings.key_serializer
-        self._serialize_value = self.settings.value_serializer
+        self._serialize_key = converter("key_serializer", key_serializer)
+        self._serialize_value = converter("value_serializer", value_serializer)
         self._choose = self.settings.partitioner
         self._is_plain = self._serialize_key is None and self._serialize_value is None and self._choose is None
         self._transactions: Transactions | None = None
@@ -179,8 +202,8 @@ class Producer:
     async def send(
         self,
         topic: str,
-        value: Any = None,
-        key: Any = None,
+        value: V_contra | None = None,
+        key: K_contra | None = None,
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -202,11 +225,12 @@ class Producer:
             and (timestamp_ms is None or (type(timestamp_ms) is int and 0 <= timestamp_ms <= MOST_TIMESTAMP_MS))
         ):
             size = RECORD_OVERHEAD_BYTES + len(value)
+            plain_key: Any = key
             if key is None:
                 batch = lanes.sticky.open if lanes.sticky_bytes > 0 else None
-            elif type(key) is bytes:
-                size += len(key)
-                batch = lanes.lanes[partition_of_key(key, lanes.count)].open
+            elif type(plain_key) is bytes:
+                size += len(plain_key)
+                batch = lanes.lanes[partition_of_key(plain_key, lanes.count)].open
             else:
                 batch = None
             accumulator = self._accumulator
@@ -222,13 +246,19 @@ class Producer:
                 batch.room_bytes -= size
                 batch.size_bytes += size
                 batch.values.append(value)
-                batch.keys.append(key)
+                batch.keys.append(plain_key)
                 batch.timestamps.append(self._clock.wall_ms() if timestamp_ms is None else timestamp_ms)
                 index = batch.count
                 batch.count = index + 1
                 return Delivery(batch, index)
         try:
-            return await self.take(self.judge(topic, value, key, partition, timestamp_ms, headers), on_delivery)
+            while True:
+                try:
+                    record = self.judge(topic, value, key, partition, timestamp_ms, headers)
+                except NotReady as missing:
+                    await asyncio.to_thread(missing.fetch)
+                else:
+                    return await self.take(record, on_delivery)
         except AbortTransactionError as error:
             if not self.will_repeat:
                 raise
@@ -246,12 +276,12 @@ class Producer:
         timestamp_ms: int | None,
         headers: Headers | None,
     ) -> Record:
-        """Raises BadRecord for what no broker could take, and what says that nothing can be sent now. Any thread may
-        call it: it changes nothing."""
+        """Raises BadRecord for what no broker could take, what says that nothing can be sent now, and NotReady if a
+        serializer does. Any thread may call it: it changes nothing."""
         self._check_usable()
         check_topic_name(topic)
-        key_bytes = as_bytes(serialized(self._serialize_key, key, "key"), "key")
-        value_bytes = as_bytes(serialized(self._serialize_value, value, "value"), "value")
+        key_bytes = as_bytes(serialized(self._serialize_key, key, topic, "key"), "key")
+        value_bytes = as_bytes(serialized(self._serialize_value, value, topic, "value"), "value")
         header_bytes = encoded_headers(headers)
         if timestamp_ms is not None:
             check_timestamp(timestamp_ms)
@@ -290,9 +320,19 @@ class Producer:
             await asyncio.sleep(0)
         return delivery
 
-    async def send_and_wait(self, topic: str, value: Any = None, key: Any = None, **rest: Any) -> RecordMetadata:
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: V_contra | None = None,
+        key: K_contra | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers | None = None,
+    ) -> RecordMetadata:
         """Sends one record and returns where it was written."""
-        return await (await self.send(topic, value, key, **rest))
+        delivery = await self.send(topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers)
+        return await delivery
 
     async def send_columns(self, topic: str, columns: Columns) -> ColumnsDelivery:
         """Sends an Arrow table or record batch, a record a row: columns `value`, and optionally `key`, `headers`,

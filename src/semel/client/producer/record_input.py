@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from semel.client.errors import BadRecord
+from semel.client.errors import BadRecord, SemelError
+from semel.client.serialization import Convert, Field, NotReady, SerializationContext
 from semel.client.values import Headers
 from semel.records import kernel
 from semel.wire.topic_names import wrong_with_characters
@@ -28,9 +29,12 @@ class Record(NamedTuple):
     given_key: Any
 
 
-def serialized(serialize: Callable[[Any], Any] | None, value: Any, what: str) -> Any:
+def serialized(serialize: Convert | None, value: Any, topic: str, what: Field) -> Any:
+    """Raises NotReady if the serializer does."""
     try:
-        return value if serialize is None else serialize(value)
+        return value if serialize is None else serialize(value, SerializationContext(topic, what))
+    except (NotReady, SemelError):
+        raise
     except Exception as error:
         raise BadRecord(f"the {what} serializer failed on a {type(value).__name__}: {error!r}") from error
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from semel.client.errors import BadSetting
+from semel.client.serialization import converter
 from semel.client.settings import MINUTE_MS, SECOND_MS, ConnectionSettings, option
 from semel.config.settings import INT_MAX, LONG_MAX
 
@@ -34,6 +35,7 @@ class ProducerSettings(ConnectionSettings):
         maximum=1,
         kafka_default="all",
         normalise=_acks,
+        typed='Literal["all", -1, 0, 1]',
     )
     enable_idempotence: bool = option(True, "Whether each record is written once and in order, whatever is retried.")
     retries: int = option(INT_MAX, "How often a batch is sent again after it failed.", minimum=0)
@@ -64,9 +66,10 @@ class ProducerSettings(ConnectionSettings):
     partitioner: Any = option(
         None,
         "Chooses the partition: function(topic, key, value, partitions) -> number; key's hash or sticky without it.",
+        typed="Callable[[str, Any, Any, list[int]], int] | None",
     )
-    key_serializer: Any = option(None, "Makes bytes of a key: a function.")
-    value_serializer: Any = option(None, "Makes bytes of a value: a function.")
+    key_serializer: Any = option(None, "Makes bytes of a key: a function, or one of `semel.serializers`.", typed="")
+    value_serializer: Any = option(None, "Makes bytes of a value: a function, or one of `semel.serializers`.", typed="")
     transactional_id: str | None = option(None, "The name under which transactions survive a restart of this producer.")
     transaction_timeout_ms: int = option(
         MINUTE_MS, "After which the broker aborts a transaction that was not ended.", minimum=1
@@ -81,9 +84,10 @@ class ProducerSettings(ConnectionSettings):
                 f"transactional_id={self.transactional_id!r} contradicts enable_idempotence=False: "
                 "transactions need idempotence; leave enable_idempotence at True"
             )
-        for name in ("partitioner", "key_serializer", "value_serializer"):
-            if not (getattr(self, name) is None or callable(getattr(self, name))):
-                raise BadSetting(f"{name}: {getattr(self, name)!r} is not allowed; allowed: a function")
+        if not (self.partitioner is None or callable(self.partitioner)):
+            raise BadSetting(f"partitioner: {self.partitioner!r} is not allowed; allowed: a function")
+        for name in ("key_serializer", "value_serializer"):
+            converter(name, getattr(self, name))
         if self.enable_idempotence:
             self._check_idempotence()
         linger_ms = self.linger_s * SECOND_MS

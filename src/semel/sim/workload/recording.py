@@ -33,7 +33,7 @@ def written(value: int, padding: int = 0) -> bytes:
 
 def value_of(message: Message) -> int:
     try:
-        return int(message.value.split(b" ")[0])
+        return int((message.value or b"").split(b" ")[0])
     except (ValueError, AttributeError):
         return NO_VALUE
 
