@@ -104,3 +104,18 @@ def test_what_is_no_node_is_told(cluster: Cluster) -> None:
         cluster.cut(1, 9)
     assert cluster.brokers == [1, 2, 3]
     assert cluster.controller_id == 3000
+
+
+async def test_what_is_slow_between_nodes_is_slow_for_those_who_wait_for_both(cluster: Cluster) -> None:
+    async with (
+        Admin(bootstrap_servers=cluster.bootstrap_servers) as admin,
+        Producer(bootstrap_servers=cluster.bootstrap_servers) as producer,
+    ):
+        await admin.create_topics(NewTopic("slow", assignment={0: [1, 2]}))
+        await producer.send_and_wait("slow", b"1")
+        cluster.delay(1, 2, 0.4)
+        began_s = time.monotonic()
+        await producer.send_and_wait("slow", b"2")
+        assert time.monotonic() - began_s >= 0.4
+        cluster.heal()
+        await producer.send_and_wait("slow", b"3")

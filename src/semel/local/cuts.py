@@ -1,4 +1,4 @@
-"""Who of a local cluster hears whom: pairs that are cut, and the relay process that cuts them."""
+"""Who of a local cluster hears whom, and how late: pairs that are cut or slow, and the relay process between them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,20 @@ class Cuts:
 
     def __init__(self) -> None:
         self._cut: set[tuple[int, int]] = set()
+        self._delays_s: dict[tuple[int, int], float] = {}
         self._relay: subprocess.Popen[bytes] | None = None
 
     def start(self, layout: Layout) -> None:
-        listeners = [
-            (node.node_id, node.advertised[name], port, name == CLIENTS)
-            for node in layout.nodes
-            for name, port in node.ports.items()
-        ]
+        self.start_before(
+            [
+                (node.node_id, node.advertised[name], port, name == CLIENTS)
+                for node in layout.nodes
+                for name, port in node.ports.items()
+            ]
+        )
+
+    def start_before(self, listeners: Sequence[tuple[int, int, int, bool]]) -> None:
+        """Each a node, the port at which it is found, its own port, and whether clients come there."""
         self._relay = subprocess.Popen(
             [sys.executable, "-m", "semel.local.relay", json.dumps(listeners)],
             stdin=subprocess.PIPE,
@@ -42,15 +48,24 @@ class Cuts:
         self._cut.update(pairs)
         self._tell()
 
+    def delay(self, pairs: Sequence[tuple[int, int]], seconds: float) -> None:
+        """What goes from the first to the second of each pair arrives so much later; 0 ends that."""
+        for pair in pairs:
+            self._delays_s[pair] = seconds
+        self._tell()
+
     def heal(self, pairs: Sequence[tuple[int, int]] | None = None) -> None:
-        """All of them if none are given."""
-        self._cut = set() if pairs is None else self._cut - set(pairs)
+        """Cuts and delays: all of them if none are given."""
+        healed = {*self._cut, *self._delays_s} if pairs is None else set(pairs)
+        self._cut -= healed
+        self._delays_s = {pair: delay_s for pair, delay_s in self._delays_s.items() if pair not in healed}
         self._tell()
 
     def _tell(self) -> None:
         if self._relay is None or self._relay.stdin is None:
             raise RuntimeError("the cluster is not running")
-        self._relay.stdin.write(json.dumps(sorted(self._cut)).encode() + b"\n")
+        delays = [(source, target, delay_s) for (source, target), delay_s in sorted(self._delays_s.items())]
+        self._relay.stdin.write(json.dumps({"cut": sorted(self._cut), "delays": delays}).encode() + b"\n")
         self._relay.stdin.flush()
         self._answer()
 
@@ -64,6 +79,7 @@ class Cuts:
             return
         relay, self._relay = self._relay, None
         self._cut.clear()
+        self._delays_s.clear()
         relay.kill()
         relay.wait(_END_TIMEOUT_S)
         for pipe in (relay.stdin, relay.stdout):

@@ -2,9 +2,10 @@
 
     python -m semel.local.relay '[[node, port to listen on, the node's port, is_for_clients], ...]'
 
-A node is told apart by the client id of its first request. Each line of standard input is a JSON list of the pairs
-that are cut, [from, to] each; it is answered by a line when it holds. What is cut is not read: it waits where it is,
-and goes on when the cut is over, as packets that are sent again do. The relay ends with its standard input.
+A node is told apart by the client id of its first request. Each line of standard input is JSON,
+{"cut": [[from, to], ...], "delays": [[from, to, seconds], ...]}: the pairs that are cut, and those whose bytes take
+longer; it is answered by a line when it holds. What is cut is not read: it waits where it is, and goes on when the
+cut is over, as packets that are sent again do. The relay ends with its standard input.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ CLIENTS = 0
 _UNKNOWN = -1
 _HOST = "127.0.0.1"
 _PIECE_BYTES = 1 << 16
+_MOST_WAITING = 64
+"""Pieces of one direction of a connection that wait for their time."""
 _HEADER_END = 14  # length, API key, version, correlation id, length of the client id
 _NODE_NAME = re.compile(rb"(?:broker|controller|raft-client)-(\d+)(?:-|\Z)")
 
@@ -27,6 +30,7 @@ _NODE_NAME = re.compile(rb"(?:broker|controller|raft-client)-(\d+)(?:-|\Z)")
 class Relay:
     def __init__(self) -> None:
         self._cut: frozenset[tuple[int, int]] = frozenset()
+        self._delays_s: dict[tuple[int, int], float] = {}
         self._news = asyncio.Event()
         self._connections: set[asyncio.Task[None]] = set()
 
@@ -35,6 +39,10 @@ class Relay:
         self._cut = frozenset(pairs)
         news, self._news = self._news, asyncio.Event()
         news.set()
+
+    def delay(self, delays: Iterable[tuple[int, int, float]]) -> None:
+        """What goes from one to the other of each pair arrives so much later from now on; all others are quick."""
+        self._delays_s = {(source, target): seconds for source, target, seconds in delays}
 
     async def listen(self, node_id: int, port: int, target: int, *, is_for_clients: bool) -> None:
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -81,9 +89,30 @@ class Relay:
     async def _pass_on(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, source: int, target: int
     ) -> None:
+        """Reads on while what was read waits for its time, so that a delay is one and not a low speed."""
+        waiting: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_MOST_WAITING)
+        writing = asyncio.ensure_future(self._write(waiting, writer, source, target))
+        loop = asyncio.get_running_loop()
+        try:
+            data = b"."
+            while data and not writing.done():
+                await self._until_free(source, target)
+                data = await reader.read(_PIECE_BYTES)
+                due_s = loop.time() + self._delays_s.get((source, target), 0.0)
+                await waiting.put((due_s, data))
+            await writing
+        finally:
+            writing.cancel()
+            await asyncio.gather(writing, return_exceptions=True)
+
+    async def _write(
+        self, waiting: asyncio.Queue[tuple[float, bytes]], writer: asyncio.StreamWriter, source: int, target: int
+    ) -> None:
+        loop = asyncio.get_running_loop()
         while True:
-            await self._until_free(source, target)
-            data = await reader.read(_PIECE_BYTES)
+            due_s, data = await waiting.get()
+            if due_s > loop.time():
+                await asyncio.sleep(due_s - loop.time())
             await self._until_free(source, target)
             if not data:
                 writer.close()
@@ -115,7 +144,9 @@ async def _run(listeners: Sequence[tuple[int, int, int, bool]]) -> None:
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     print("ready", flush=True)
     while line := await lines.readline():
-        relay.cut((source, target) for source, target in json.loads(line))
+        told = json.loads(line)
+        relay.cut((source, target) for source, target in told["cut"])
+        relay.delay((source, target, seconds) for source, target, seconds in told["delays"])
         print("done", flush=True)
 
 

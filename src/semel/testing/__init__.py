@@ -15,5 +15,6 @@ from semel.local.node_process import NodeDied as NodeDied
 from semel.testing.broker import Broker as Broker
 from semel.testing.cluster import CLIENTS as CLIENTS
 from semel.testing.cluster import Cluster as Cluster
+from semel.testing.exactly_once import assert_exactly_once as assert_exactly_once
 
-__all__ = ["CLIENTS", "Broker", "Cluster", "NodeDied"]
+__all__ = ["CLIENTS", "Broker", "Cluster", "NodeDied", "assert_exactly_once"]

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from semel.local.cuts import ALL_CLIENTS, Cuts
 from semel.local.node_process import SERVE, NodeProcess, wait_until_ready
 from semel.local.ports import HOST, HeldPorts
 from semel.testing.living import Living, kafka_settings
 
+_NODE_ID = 1
+_BOTH_WAYS = [(ALL_CLIENTS, _NODE_ID), (_NODE_ID, ALL_CLIENTS)]
 _QUICK = {"group.initial.rebalance.delay.ms": "0"}
 """A test is not to be spent on waiting."""
 
@@ -24,6 +27,8 @@ class Broker(Living):
     the data is removed at the end; with one, it stays, and the next Broker there finds it. The address is the same from
     start to end, also after `kill` and `start`.
 
+    With `can_cut=True` clients come through a relay, so that `cut` and `delay` are possible.
+
     Calls return when what they do is done. In asynchronous tests, those that take a moment (`start`, `restart`, `stop`)
     are best called by `await asyncio.to_thread(broker.restart)`.
     """
@@ -33,9 +38,11 @@ class Broker(Living):
         *,
         settings: Mapping[str, object] | None = None,
         directory: str | Path | None = None,
+        can_cut: bool = False,
         **kafka: Any,
     ) -> None:
         super().__init__(directory)
+        self._cuts = Cuts() if can_cut else None
         self._settings = {**_QUICK, **kafka_settings(settings, kafka)}
         self._ports = HeldPorts()
         self._port = 0
@@ -64,9 +71,14 @@ class Broker(Living):
         if self._process is None:
             if not self._port:
                 (self._port,) = self._ports.take(1)
-            root = self.directory
-            options = ["--data", str(root / "data"), "--port", str(self._port)]
-            options += [part for name, value in self._settings.items() for part in ("--set", f"{name}={value}")]
+            root, port, settings = self.directory, self._port, dict(self._settings)
+            if self._cuts is not None:
+                (port,) = self._ports.take(1)
+                settings["advertised.listeners"] = f"PLAINTEXT://{HOST}:{self._port}"
+                self._cuts.start_before([(_NODE_ID, self._port, port, True)])
+                self._cuts.wait_until_ready()
+            options = ["--data", str(root / "data"), "--port", str(port)]
+            options += [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
             self._process = NodeProcess("the broker", [*SERVE, *options], root / "broker.log")
         return self._process
 
@@ -96,8 +108,37 @@ class Broker(Living):
     def resume(self) -> None:
         self._node().resume()
 
+    def mend(self) -> None:
+        self.heal()
+        self.resume()
+        if not self.is_running:
+            self.start()
+
+    # -- the way to it
+
+    def cut(self) -> None:
+        """Nothing goes between clients and it, until `heal`. Connections stay open, and what is sent waits."""
+        self._relay().cut(_BOTH_WAYS)
+
+    def delay(self, seconds: float) -> None:
+        """What clients send, and what they are answered, arrives so much later, until `heal`."""
+        self._relay().delay(_BOTH_WAYS, seconds)
+
+    def heal(self) -> None:
+        """All cuts and delays are over."""
+        if self._cuts is not None and self._process is not None:
+            self._cuts.heal()
+
+    def _relay(self) -> Cuts:
+        self._node()
+        if self._cuts is None:
+            raise ValueError("nothing stands between clients and this broker: make it with Broker(can_cut=True)")
+        return self._cuts
+
     def _close(self) -> None:
         if self._process is not None:
             self._process.kill()
+        if self._cuts is not None:
+            self._cuts.close()
         self._ports.close()
         self._port = 0

@@ -134,6 +134,13 @@ class Cluster(Living):
     def resume(self, node_id: int) -> None:
         self._process(node_id).resume()
 
+    def mend(self) -> None:
+        self.heal()
+        for node_id, node in self.nodes.items():
+            self.resume(node_id)
+            if not node.is_running:
+                self.start_node(node_id)
+
     # -- its links
 
     def cut(self, one: int, other: int, *, is_one_way: bool = False) -> None:
@@ -150,8 +157,13 @@ class Cluster(Living):
             if other != node_id:
                 self.cut(node_id, other)
 
+    def delay(self, one: int, other: int, seconds: float, *, is_one_way: bool = False) -> None:
+        """What is sent between two nodes, or a node and CLIENTS, arrives so much later. 0 ends that, and `heal`."""
+        self._check(one, other)
+        self._cluster.cuts.delay([(one, other)] if is_one_way else [(one, other), (other, one)], seconds)
+
     def heal(self) -> None:
-        """All cuts are over."""
+        """All cuts and delays are over."""
         self._cluster.cuts.heal()
 
     def _check(self, *node_ids: int) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from semel.testing.exactly_once import assert_exactly_once
+
 
 def kafka_settings(settings: Mapping[str, object] | None, named: Mapping[str, Any]) -> dict[str, str]:
     """Texts by Kafka's names; those of arguments have underscores where these have dots."""
@@ -42,6 +44,18 @@ class Living(AbstractContextManager["Living"], ABC):
         if self._own is None:
             self._own = Path(tempfile.mkdtemp(prefix="semel-testing-"))
         return self._own
+
+    @property
+    @abstractmethod
+    def bootstrap_servers(self) -> str: ...
+
+    def assert_exactly_once(self, input_topic: str, output_topic: str, **options: Any) -> None:
+        """`semel.testing.assert_exactly_once` for two topics here."""
+        assert_exactly_once(input_topic, output_topic, bootstrap_servers=self.bootstrap_servers, **options)
+
+    @abstractmethod
+    def mend(self) -> None:
+        """Undoes what a test has done to it: what is paused, cut off, slow or not running is well again."""
 
     @abstractmethod
     def start(self) -> None: ...
