@@ -1,8 +1,12 @@
 """`make pairs BEFORE=COMMIT`: what a request costs the broker, in this tree beside an earlier commit of it.
 
-Both are started from their own trees and take the same load in turns, first one and then the other, pair by pair. A
-figure is the CPU of the whole broker process, which says more than time on a machine with few cores. What counts is the
-ratio within a pair: the table has its mean over all pairs with a 95 % interval.
+Both are started from their own trees and take the same load in turns. A figure is the CPU of the whole broker process,
+which says more than time on a machine with few cores. What counts is the ratio within a pair: the table has its mean
+over all pairs with a 95 % interval.
+
+Made for a machine that does other work, too: a turn takes a quarter of a second, a pair has several turns of each in
+the order 1 2 2 1, clients and topics are there before the first of them, and the pairs that differ most, as many above
+as below, do not count in the mean.
 """
 
 from __future__ import annotations
@@ -17,8 +21,8 @@ import sys
 import tempfile
 import time
 import venv
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,11 +30,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import load_generator
 from broker import LOADS
-from broker_clients import worker
 from brokers import SEMEL_SETTINGS, Node
 from cases import Progress
 from fresh_topic import fresh_topic
 from load_generator import Fetch
+from transactor import Transactor
 
 from real_broker import RealBroker
 
@@ -38,6 +42,9 @@ ROOT = Path(__file__).parents[1]
 _PARTITIONS = 4
 _FILLING_S = 3.0
 _NEEDED_BYTES = 1 << 30
+_PAIRS_OF_A_TOPIC = 5
+# Of the pairs, so many do not count at either end.
+_TRIMMED = 0.1
 _RESAMPLES = 10_000
 _LOADS = ("one record a request, 8 connections", "produce 1 KB", "produce 100 B", "fetch")
 _TRANSACTIONS = "transactions of 1 record"
@@ -56,19 +63,26 @@ class Interval(NamedTuple):
 
 
 def interval(ratios: Sequence[float]) -> Interval:
-    """The geometric mean of ratios, and its interval by resampling (the same for the same ratios)."""
+    """The geometric mean of ratios without the outermost, and its interval by resampling (the same for the same
+    ratios)."""
     logarithms = [math.log(ratio) for ratio in ratios]
     dice = random.Random(0)
-    means = sorted(statistics.fmean(dice.choices(logarithms, k=len(logarithms))) for _ in range(_RESAMPLES))
+    means = sorted(_mean(dice.choices(logarithms, k=len(logarithms))) for _ in range(_RESAMPLES))
     low, high = means[int(_RESAMPLES * 0.025)], means[int(_RESAMPLES * 0.975)]
-    return Interval(math.exp(statistics.fmean(logarithms)), math.exp(low), math.exp(high))
+    return Interval(math.exp(_mean(logarithms)), math.exp(low), math.exp(high))
+
+
+def _mean(values: Sequence[float]) -> float:
+    left_out = int(len(values) * _TRIMMED)
+    return statistics.fmean(sorted(values)[left_out : len(values) - left_out])
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make pairs", description=__doc__)
     parser.add_argument("before", help="a commit, or a folder with a tree that is set up already")
     parser.add_argument("--pairs", type=int, default=20)
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each load")
+    parser.add_argument("--turns", type=int, default=4, help="of each tree in a pair (default 4)")
+    parser.add_argument("--seconds", type=float, default=0.25, help="of a turn (default 0.25)")
     parser.add_argument("--rows", default="", help=f"rows with these words in their name, of: {', '.join(ROWS)}")
     options = parser.parse_args()
     chosen = [row for row in ROWS if options.rows.lower() in row.lower()]
@@ -81,7 +95,9 @@ def main() -> int:
         before = _started(Path(root) / "before", python, running)
         now = _started(Path(root) / "now", Path(sys.executable), running)
         for row in chosen:
-            print(_line(row, _paired(row, before, now, options.pairs, options.seconds, progress)), flush=True)
+            with _work(row, (before, now), options.seconds) as work:
+                found = _paired(row, work, options.pairs, options.turns, progress)
+            print(_line(row, found), flush=True)
     return 0
 
 
@@ -119,38 +135,75 @@ def _started(root: Path, python: Path, running: ExitStack) -> Node:
     return Node(root.name, broker, root)
 
 
-def _paired(row: str, before: Node, now: Node, pairs: int, seconds: float, tell: Progress) -> list[tuple[float, float]]:
-    """Microseconds of CPU for a request or a transaction, before and now, for each pair."""
-    load = LOADS[row].work if row in LOADS else None
-    topic = "".join(letter if letter.isalnum() else "-" for letter in row)
-    reads = isinstance(load, Fetch)
-    for node in (before, now) if reads else ():
-        node.create(topic, _PARTITIONS)
-        load_generator.load(node, topic, LOADS["produce 1 KB"].work, seconds=_FILLING_S)
+class Work:
+    """What both do for one row. `cost` is the CPU of one turn, `count` its requests or transactions."""
 
-    def cost(node: Node, where: str) -> float:
+    def __init__(self, nodes: tuple[Node, Node], row: str, seconds: float) -> None:
+        self.nodes = nodes
+        self._seconds = seconds
+        self._load = LOADS[row].work if row in LOADS else None
+        self._name = "".join(letter if letter.isalnum() else "-" for letter in row)
+        self._topics = ExitStack()
+        self._number = 0
+        self._transactors: dict[str, Transactor] = {}
+
+    def renew(self) -> None:
+        """Everything that is written goes to topics of their own from here on."""
+        if isinstance(self._load, Fetch) and self._number:
+            return
+        self.close()
+        self._number += 1
+        for node in self.nodes:
+            self._topics.enter_context(fresh_topic(node, self.topic, _PARTITIONS, _NEEDED_BYTES))
+            if isinstance(self._load, Fetch):
+                load_generator.load(node, self.topic, LOADS["produce 1 KB"].work, seconds=_FILLING_S)
+            if self._load is None:
+                self._transactors[node.name] = Transactor(node.address, self.topic)
+
+    @property
+    def topic(self) -> str:
+        return f"{self._name}-{self._number}"
+
+    def turn(self, node: Node) -> tuple[float, int]:
+        """Seconds of CPU, and what was done with them."""
         begin_s = _cpu_s(node)
-        if load is None:
-            done = worker(node, where, "transactions", "1", str(seconds))
-            count = done["a_second"] * seconds
+        if self._load is None:
+            count = self._transactors[node.name].run(self._seconds)
         else:
-            count = load_generator.load(node, where, load, seconds=seconds).sum_requests
-        return (_cpu_s(node) - begin_s) / count * 1e6
+            count = load_generator.load(node, self.topic, self._load, seconds=self._seconds).sum_requests
+        return _cpu_s(node) - begin_s, count
 
-    def turn(node: Node, number: int) -> float:
-        if reads:
-            return cost(node, topic)
-        where = f"{topic}-{number}"
-        with fresh_topic(node, where, _PARTITIONS, _NEEDED_BYTES):
-            return cost(node, where)
+    def close(self) -> None:
+        self._transactors.clear()
+        self._topics.close()
 
+
+@contextmanager
+def _work(row: str, nodes: tuple[Node, Node], seconds: float) -> Iterator[Work]:
+    work = Work(nodes, row, seconds)
+    try:
+        yield work
+    finally:
+        work.close()
+
+
+def _paired(row: str, work: Work, pairs: int, turns: int, tell: Progress) -> list[tuple[float, float]]:
+    """Microseconds of CPU for a request or a transaction, before and now, for each pair."""
     found = []
-    for number in range(pairs + 1):  # the first warms up
-        order = (before, now) if number % 2 else (now, before)
-        costs = {node.name: turn(node, number) for node in order}
-        if number:
-            found.append((costs["before"], costs["now"]))
-            tell(f"{row}: before {costs['before']:,.1f} us, now {costs['now']:,.1f} us")
+    for number in range(pairs):
+        if number % _PAIRS_OF_A_TOPIC == 0:
+            work.renew()
+            for node in work.nodes:  # warms up
+                work.turn(node)
+        sums = {node.name: [0.0, 0] for node in work.nodes}
+        for turn in range(turns):
+            for node in work.nodes if (number + turn) % 2 else reversed(work.nodes):
+                cpu_s, count = work.turn(node)
+                sums[node.name][0] += cpu_s
+                sums[node.name][1] += count
+        before, now = (cpu_s / count * 1e6 for cpu_s, count in sums.values())
+        found.append((before, now))
+        tell(f"{row}: before {before:,.1f} us, now {now:,.1f} us")
     return found
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import deque
 from itertools import pairwise
 from random import Random
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +21,7 @@ from semel.log.validate import validated
 from semel.records.batch import read_header, set_base_offset, set_crc, set_leader_epoch
 from semel.records.build import build_batch
 from semel.records.compression import Codec
+from semel.records.errors import InvalidRecord
 from semel.wire.codec import decode
 from semel.wire.errors import ErrorCode
 from semel.wire.frame import read_request_header, request_bytes
@@ -415,6 +416,31 @@ def test_rows_that_are_too_short_are_not_looked_into() -> None:
             world.log.producers.live_rows[4] = row
             found = reader.append(world.log, memoryview(frame_of(batch, 9)))
             assert (found is None) == (length < 46)
+
+
+def test_only_unusual_records_are_walked_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The quick look finds nothing wrong with what most clients send, and so is the only one at it."""
+
+    def walk(*arguments: Any) -> tuple[int, int, int]:
+        raise InvalidRecord("they are walked")
+
+    values = [b"", b"value", b"long " * 60]
+    plain = [
+        build_batch(values[:count], keys=keys, base_timestamp_ms=NOW_MS, timestamps_ms=times)
+        for count in (1, 3)
+        for keys in (None, [b"key", None, b""][:count])
+        for times in (None, [NOW_MS + 300, NOW_MS, NOW_MS - 70_000][:count])
+    ]
+    unusual = build_batch([b"value"], headers=[[("name", b"of a header")]], base_timestamp_ms=NOW_MS)
+    for kernel in KERNELS:
+        if kernel.OrdinaryRules.append.__class__ is FunctionType:
+            monkeypatch.setitem(kernel.OrdinaryRules.append.__globals__, "walk_records", walk)
+        else:
+            monkeypatch.setattr("semel.log.ordinary_kernel.walk_records", walk)
+        for batch, is_taken in [*((batch, True) for batch in plain), (unusual, False)]:
+            world = PlainWorld(kernel, CONFIG, Producers(), 0)
+            found = kernel.OrdinaryRules(CONFIG).append(world.log, memoryview(bytearray(batch)), LEADER_EPOCH, NOW_MS)
+            assert (found is not None) == is_taken
 
 
 def test_records_with_headers_are_taken_too() -> None:

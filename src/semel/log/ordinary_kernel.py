@@ -38,6 +38,7 @@ compiled: bool = cython.compiled
 _HEADER_BYTES = cython.declare(cython.longlong, 61)
 _LENGTH_FIELD_END = cython.declare(cython.longlong, 12)
 _LARGEST_SPAN_MS = cython.declare(cython.longlong, 2**62)
+_LARGEST_RAW = cython.declare(cython.ulonglong, 2**32 - 1)
 _INDEX_ENTRY_BYTES = cython.declare(cython.longlong, 8)
 _NO_TIMESTAMP = cython.declare(cython.longlong, -1)
 _PLAIN = cython.declare(cython.longlong, 0)
@@ -263,7 +264,10 @@ class OrdinaryRules:
                     return False
             else:
                 at += read >> 3
-            if _varint(data, at, record_end) != 1 or at + 1 != record_end:  # no headers: a zero of one byte
+            if _varint(data, at, record_end) != 1:  # no headers: a zero of one byte
+                return False
+            at += 1
+            if at != record_end:
                 return False
         return at == end and greatest_found == greatest
 
@@ -283,7 +287,7 @@ def _varint(data: cython.p_const_uchar, at: cython.Py_ssize_t, end: cython.Py_ss
         byte = data[at + place]
         raw |= (byte & 0x7F) << (7 * place)
         if byte < 0x80:
-            if raw > 0xFFFFFFFF:
+            if raw > _LARGEST_RAW:
                 return 0
             return (cython.cast(cython.longlong, raw >> 1) ^ -cython.cast(cython.longlong, raw & 1)) * 8 + place + 1
     return 0
