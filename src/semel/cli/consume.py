@@ -24,6 +24,7 @@ examples:
   semel consume payments --partition 0 --from 17 --count 1 --json
   semel consume payments --from 2026-11-15T10:00 --to 2026-11-15T11:00
   semel consume payments --group books --follow
+  semel consume payments --decode --registry http://localhost:8081
   semel consume payments --json | semel produce copies --input json
 """
 
@@ -72,6 +73,18 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         metavar="GROUP",
         help="read on from where this group stands, share with its members, and commit what was printed; "
         "--from then counts where it has committed nothing",
+    )
+    command.add_argument(
+        "--decode",
+        action="store_true",
+        help="show keys and values that a schema registry describes (Avro, Protobuf, JSON) as JSON; others as they are",
+    )
+    command.add_argument(
+        "--registry",
+        default="http://localhost:8081",
+        metavar="URL",
+        help="where --decode finds the schemas; default http://localhost:8081; user and password as in "
+        "http://USER:PASSWORD@HOST:PORT",
     )
     command.add_argument("--format", metavar="FORMAT", help="how a record is printed, see below")
     add_output_arguments(command)

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Collection, Iterable, Mapping
 from typing import BinaryIO
+from urllib.parse import unquote, urlsplit
 
 from semel.cli.connection import client_settings, is_hasty, shown_options
 from semel.cli.consume import ISOLATION
@@ -43,6 +44,8 @@ async def consume(options: argparse.Namespace) -> int:
             raise WrongCall("--to contradicts --group, which reads on to the end: leave one of them out")
         if options.partitions:
             raise WrongCall("--partition contradicts --group, whose members share partitions: leave one of them out")
+    if options.decode:
+        settings |= dict.fromkeys(("key_deserializer", "value_deserializer"), _decoder(options.registry))
     with watched_host(gives_up=is_hasty(settings)) as host:
         async with Consumer(host=host, **settings) as consumer:
             places = await _places(consumer, options)
@@ -54,6 +57,17 @@ async def consume(options: argparse.Namespace) -> int:
             else:
                 await reading.alone(places)
     return Exit.OK
+
+
+def _decoder(url: str) -> object:
+    from semel.serializers.any_text import AnyText
+    from semel.serializers.registry import SchemaRegistry
+
+    parts = urlsplit(url)
+    if parts.username is None:
+        return AnyText(SchemaRegistry(url))
+    place = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    return AnyText(SchemaRegistry(place, basic_auth=(unquote(parts.username), unquote(parts.password or ""))))
 
 
 def _render(options: argparse.Namespace, output: Output) -> Render:

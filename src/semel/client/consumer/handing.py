@@ -12,6 +12,7 @@ from semel.client.consumer.decoding import Decoded, Decoder
 from semel.client.consumer.positions import Phase, Reading, Readings
 from semel.client.errors import PositionError
 from semel.client.metadata import TopicPartition
+from semel.client.serialization import NotReady
 from semel.client.values import AnyMessage
 
 Only = frozenset[TopicPartition] | None
@@ -58,7 +59,12 @@ class Handing:
             had_room = reading.has_room
             reading.settle_decoded()
             before = reading.offset
-            count = take(reading, most)
+            try:
+                count = take(reading, most)
+            except NotReady:
+                if has_taken:
+                    return  # what was taken is handed out first
+                raise
             if reading.has_room and not had_room:
                 self._has_room()
             if count:

@@ -22,6 +22,7 @@ from semel.client.consumer.decoding import Decoded, Decoder
 from semel.client.consumer.fetched import Batch, Fetched, corrupt
 from semel.client.errors import SemelError
 from semel.client.metadata import NO_EPOCH, NO_NODE, TopicPartition
+from semel.client.serialization import NotReady
 from semel.client.values import AnyMessage
 from semel.records.errors import RecordError
 
@@ -264,7 +265,12 @@ class Reading:
         """Up to `most` messages; the position is behind them."""
         taken: list[AnyMessage] = []
         while len(taken) < most:
-            decoded = self.ready(decoder)
+            try:
+                decoded = self.ready(decoder)
+            except NotReady:
+                if taken:
+                    break  # those first: their position is behind them already
+                raise
             if decoded is None:
                 break
             part = decoded.take(most - len(taken))
