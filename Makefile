@@ -6,7 +6,7 @@ KILLS ?= 45
 # Most tests wait more than they work: more of them than there are cores.
 JOBS ?= 4
 BIN := $(VENV)/bin
-COMPILED := $(addprefix src/semel/,records/kernel.py records/column_kernel.py log/index_kernel.py log/row_kernel.py log/append_kernel.py log/ordinary_kernel.py replication/term_kernel.py rpc/served_kernel.py broker/lane_kernel.py host/_native.pyx host/_rounds.pyx)
+COMPILED := $(addprefix src/semel/,metrics/counts_kernel.py records/kernel.py records/column_kernel.py log/index_kernel.py log/row_kernel.py log/append_kernel.py log/ordinary_kernel.py replication/term_kernel.py rpc/served_kernel.py broker/lane_kernel.py host/_native.pyx host/_rounds.pyx)
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Compiled once and kept, whatever the environment says: hundreds of processes are started from here.
@@ -61,6 +61,7 @@ pairs: $(VENV)/.ready ## What a request costs the broker beside an earlier commi
 
 docs: $(VENV)/.ready ## Write the pages that are made from the code
 	@$(BIN)/python -m semel.config.document > docs/settings.md
+	@$(BIN)/python -m semel.metrics.document > docs/metrics.md
 	@$(BIN)/python -m semel.client.document > docs/client-settings.md
 	@$(BIN)/python -m semel.client.document_options > $(VENV)/option_types.py && mv $(VENV)/option_types.py src/semel/client/
 	@$(BIN)/python -m semel.client.document_errors > docs/errors.md

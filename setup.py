@@ -5,6 +5,7 @@ from setuptools import Extension, setup
 
 EXTENSIONS = cythonize(
     [
+        Extension("semel.metrics.*", ["src/semel/metrics/*kernel.py"], extra_compile_args=["-O3"]),
         Extension("semel.records.*", ["src/semel/records/*kernel.py"], extra_compile_args=["-O3"]),
         Extension("semel.log.*", ["src/semel/log/*kernel.py"], extra_compile_args=["-O3"]),
         Extension("semel.rpc.*", ["src/semel/rpc/*kernel.py"], extra_compile_args=["-O3"]),

@@ -18,6 +18,7 @@ from semel.log.epochs import LeaderEpochs
 from semel.log.errors import BrokenLog, Refused
 from semel.log.producers import Producers
 from semel.log.validate import validated
+from semel.metrics.counts_kernel import Times, TopicCounts
 from semel.records.batch import read_header, set_base_offset, set_crc, set_leader_epoch
 from semel.records.build import build_batch
 from semel.records.compression import Codec
@@ -73,6 +74,7 @@ class PlainWorld:
         self.log.dirty = []
         self.log.pending = []
         self.log.pending_bytes = 0
+        self.log.counts = TopicCounts()
         self.log.start_offset, self.log.end_offset, self.log.high_watermark = 3, base_offset, base_offset
         segment = self.segment = type("Segment", (kernel.SegmentEnd,), {"take_back_write": self._take_back_write})()
         segment.file = self
@@ -143,7 +145,7 @@ class Reader:
         """The first offset; the batch in the frame has it then. None: it was not taken."""
         term = term_of(self.kernel, log)
         term.leader_epoch = LEADER_EPOCH
-        lane = lane_of(self.kernel, self, term, self.kernel.AppendRound(), {}, waits=False)
+        lane = lane_of(self.kernel, self, term, self.kernel.AppendRound(lambda: 0, Times()), {}, waits=False)
         buffer = memoryview(bytearray(len(frame).to_bytes(4) + frame))
         taken = lane.take(Sender(), buffer, 0, len(buffer))
         if taken is None:
@@ -593,7 +595,7 @@ class Lane:
         else:
             self.term = term_of(kernel, self.world.log, commits_at_append=not waits)
         self.siblings: dict[bytes, Any] = {} if other is None else other.siblings
-        self.round = other.round if other else kernel.AppendRound()
+        self.round = other.round if other else kernel.AppendRound(lambda: 0, Times())
         self.sender = Sender()
         self.buffer = memoryview(bytearray(4000))
         self.lane = lane_of(kernel, reader, self.term, self.round, self.siblings, waits=waits)

@@ -32,6 +32,7 @@ from semel.host.api import Host
 from semel.log.errors import BrokenLog, CorruptSegment, DataMissing
 from semel.log.log import Log
 from semel.log.store import LogStore
+from semel.metrics.node_counts import NodeCounts
 from semel.quorum.metadata_topic import PARTITION, TOPIC_ID_TEXT
 from semel.quorum.metadata_topic import TOPIC as METADATA_TOPIC
 from semel.records import warn_if_uncompiled
@@ -85,7 +86,8 @@ class Broker:
         self.on_broken = on_broken
         # Raised when a leader, a setting or a permission changes: what was concluded from them is asked again.
         self.generation = Generation()
-        self.store = LogStore(host, config.log_dir(), config, on_broken)
+        self.counts = NodeCounts(host.clock.monotonic_ns)
+        self.store = LogStore(host, config.log_dir(), config, on_broken, self.counts.flushes)
         self.long_requests = LongRequests(
             Slices(host.clock),
             MemoryBudget(config.int("queued.max.request.bytes")),
@@ -105,6 +107,14 @@ class Broker:
         self._has_parts = False
         self._is_leaving = False
         self._is_stopping = False
+        self.is_started = False
+
+    @property
+    def why_not_ready(self) -> str | None:
+        """None: it serves."""
+        if self._is_leaving:
+            return "the node is stopping"
+        return None if self.is_started else "the node is starting"
 
     @property
     def config(self) -> BrokerConfig:
@@ -160,6 +170,7 @@ class Broker:
                 await self._abandon()
                 raise
         self.store.start_upkeep()
+        self.is_started = True
 
     # -- the parts
 
@@ -232,6 +243,7 @@ class Broker:
             lambda: self.server.newest_connection,
             self.long_requests,
             self.flushed_epoch.void,
+            self.counts,
         )
         self.broker_part, self.roles, self.cluster, self.topics = part, part.roles, part.cluster, part.topics
         self.groups, self.transactions, self.markers = part.groups, part.transactions, part.markers
@@ -243,10 +255,18 @@ class Broker:
             None if self.broker_part is None else self.broker_part.roles,
             self.generation,
             self.long_requests,
+            self.counts.requests,
             controller=None if self.controller_part is None else self.controller_part.roles,
             forwarder=None if self.following is None else self.following.forwarder,
         )
-        self.server = Server(self.host, _limits(self.config), self._router.dispatch, self._request_failed, self.budget)
+        self.server = Server(
+            self.host,
+            _limits(self.config),
+            self._router.dispatch,
+            self._request_failed,
+            self.budget,
+            self.counts.requests,
+        )
 
     async def _listen(self) -> None:
         for listener in self.config.layout.listeners:

@@ -22,6 +22,7 @@ from semel.broker.topics import Topics
 from semel.config import ListenerKind
 from semel.host.api import Host
 from semel.log.store import LogStore
+from semel.metrics.node_counts import NodeCounts
 from semel.replication.term_kernel import Generation
 from semel.rpc.long_requests import LongRequests
 from semel.wire.spec.metadata_records import MetadataRecord, RemoveTopicRecord
@@ -50,6 +51,7 @@ class BrokerPart:
         newest_connection: Callable[[], int],
         long_requests: LongRequests,
         on_flushed_later: Callable[[], None],
+        counts: NodeCounts,
     ) -> None:
         self._node = node
         self._has_image = False
@@ -59,7 +61,7 @@ class BrokerPart:
         self.following: Following | None = None
         layout = node.config.layout
         if not layout.is_alone:
-            self.leading = Leading(node, cluster, host.clock, channel.alter_partition, on_broken)
+            self.leading = Leading(node, cluster, host.clock, channel.alter_partition, on_broken, counts.isr)
             from semel.broker.following import Following
 
             self.following = Following(host, node, cluster, layout.inter_broker, on_broken)

@@ -103,6 +103,11 @@ class ControllerPart:
             raise Refused(ErrorCode.NOT_CONTROLLER, "this controller is not the active one")
         return self._active
 
+    @property
+    def is_active(self) -> bool:
+        """Whether this controller decides."""
+        return self._active is not None and not self._active.metadata.is_over
+
     def _follow_term(self, term: MetadataTerm | None) -> None:
         """A term is a controller of its own: what the one before knew of brokers, and had decided, is not its own."""
         if self._upkeep is not None:

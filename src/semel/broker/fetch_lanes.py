@@ -140,6 +140,7 @@ class _Lane:
         if fetched.aborted or (len(records) < request.min_bytes and request.max_wait_ms > 0):
             records.release()
             return None
+        partition.log.counts.bytes_out += len(records)
         return self._reply.with_records(
             correlation_id, records, fetched.high_watermark, fetched.last_stable_offset, fetched.log_start_offset
         )

@@ -21,6 +21,7 @@ from semel.broker.topics import Topics
 from semel.host.api import FileRange
 from semel.log.errors import CorruptSegment, Refused
 from semel.log.log import Cold, Log
+from semel.metrics.counts_kernel import TopicCounts
 from semel.replication.partition import NO_EPOCH, Fetched, Partition
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.fetch import (
@@ -232,6 +233,8 @@ class Fetch:
                 result = _refused(key, found, hints)
             if not session.session_id or self._is_news(key, result):
                 topics.setdefault(key[0], []).append(result)
+            if isinstance(result.records, FileRange):
+                self._count(self._partitions[key].log.counts, len(result.records))
             if result.records and key in session.unsettled:
                 session.unsettled.move_to_end(key)
             yield
@@ -250,6 +253,9 @@ class Fetch:
                 for found in hints.endpoints()
             ],
         )
+
+    def _count(self, counts: TopicCounts, size_bytes: int) -> None:
+        counts.bytes_out += size_bytes
 
     def _is_news(self, key: Key, result: FetchResponsePartition) -> bool:
         """In a session only partitions with data, errors or changed offsets are mentioned, and new ones once."""

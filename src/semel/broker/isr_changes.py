@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from semel.broker.node_info import NodeInfo
 from semel.host.complaints import Complaints
 from semel.log.errors import Refused
+from semel.metrics.node_counts import IsrCounts
 from semel.peer.errors import PeerError
 from semel.replication.in_sync import Proposal
 from semel.replication.partition import Partition
@@ -49,10 +50,15 @@ class IsrChanges:
     """`alter_partition` is the controller's; what it raises as Refused or PeerError may have been done or not."""
 
     def __init__(
-        self, node: NodeInfo, alter_partition: AlterPartition, on_broken: Callable[[BaseException], None]
+        self,
+        node: NodeInfo,
+        alter_partition: AlterPartition,
+        on_broken: Callable[[BaseException], None],
+        counts: IsrCounts,
     ) -> None:
         self._node = node
         self._on_broken = on_broken
+        self._counts = counts
         self._alter_partition = alter_partition
         self._due: dict[tuple[bytes, int], tuple[Partition, Proposal]] = {}
         self._task: asyncio.Task[None] | None = None
@@ -134,6 +140,7 @@ class IsrChanges:
         if code == ErrorCode.NONE:
             if answer.leader_epoch == partition.leader_epoch:
                 logger.info("%s: in-sync replicas are %s", name, ", ".join(map(str, answer.isr)))
+                self._counts.changed(len(replicas.in_sync.isr), len(answer.isr))
                 replicas.adopt(proposal, tuple(answer.isr), answer.partition_epoch)
             return True
         told = "%s: in-sync replicas %s are refused: %s"

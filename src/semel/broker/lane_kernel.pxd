@@ -1,6 +1,7 @@
 cimport cython
 from semel.log.append_kernel cimport LogEnd, PendingAppend
 from semel.log.ordinary_kernel cimport OrdinaryRules
+from semel.metrics.counts_kernel cimport Times
 from semel.replication.term_kernel cimport Generation, TermEnd
 
 
@@ -26,7 +27,11 @@ cdef class ReplyForm:
 @cython.final
 cdef class AppendRound:
     cdef list waiting
-    cdef long long now_ms
+    cdef readonly long long now_ms
+    cdef readonly long long began_ns
+    cdef object now_ns
+    cdef Times times
+    cdef object begin(self, long long now_ms)
     cdef object complete(self)
 
 

@@ -26,11 +26,13 @@ if cython.compiled:
     from cython.cimports.semel.log.append_kernel import LogEnd, PendingAppend, address_of
     from cython.cimports.semel.log.ordinary_kernel import OrdinaryRules
     from cython.cimports.semel.log.row_kernel import number, put
+    from cython.cimports.semel.metrics.counts_kernel import Times
     from cython.cimports.semel.replication.term_kernel import Generation
 else:
     from semel.log.append_kernel import LogEnd, PendingAppend, address_of
     from semel.log.ordinary_kernel import OrdinaryRules
     from semel.log.row_kernel import number, put
+    from semel.metrics.counts_kernel import Times
     from semel.replication.term_kernel import Generation
 
 if TYPE_CHECKING:
@@ -136,9 +138,20 @@ class AppendRound:
 
     waiting: list[PendingProduce]
     now_ms: int
+    began_ns: int
+    now_ns: Callable[[], int]
+    times: Times
 
-    def __init__(self) -> None:
+    def __init__(self, now_ns: Callable[[], int], times: Times) -> None:
+        """`times`: of all produce requests of this node."""
         self.waiting = []
+        self.began_ns = 0
+        self.now_ns = now_ns
+        self.times = times
+
+    def begin(self, now_ms: cython.longlong) -> None:
+        self.now_ms = now_ms
+        self.began_ns = self.now_ns()
 
     def complete(self) -> None:
         """Writes them, one call for each log, and makes the answers. Then it tells who wants to know, has answers wait
@@ -147,6 +160,7 @@ class AppendRound:
         first_of_logs: list[PendingProduce] = []
         one: PendingProduce
         lane: ProduceLane
+        answered: cython.longlong = 0
         self.waiting = []
         for one in waiting:
             lane = one.lane
@@ -167,6 +181,10 @@ class AppendRound:
                 lane = one.lane
                 if lane.waits and one.answer is not None:
                     one.answer = one.connection.answer_when(one.commits_of([one]), one.answer, one)
+                else:
+                    answered += 1
+        if answered:
+            self.times.observe(self.now_ns() - self.began_ns, answered)
 
 
 @cython.final
@@ -185,6 +203,14 @@ class PendingProduce(PendingAppend):
     answer: bytes | None
     is_made: bool
     batch: ReplyBatch | None  # of those that came in one read with it; None: it came alone
+
+    @property
+    def requests(self) -> int:
+        return 1 if self.is_written else 0  # else the ordinary path has answered it
+
+    @property
+    def began_ns(self) -> int:
+        return self.round.began_ns
 
     def made(self) -> bytes | None:
         """The answer. None: the connection has been answered otherwise, or will be."""
@@ -332,7 +358,7 @@ class ProduceLane:
         if batch_start < 0:
             return self.take_on_sibling(connection, buffer, start, count)
         if not self.round.waiting:
-            self.round.now_ms = self.clock.wall_ms()
+            self.round.begin(self.clock.wall_ms())
         one: PendingProduce = PendingProduce()
         if not self.rules.take(
             one,

@@ -15,6 +15,7 @@ from semel.broker.cluster_view import ClusterView
 from semel.broker.isr_changes import AlterPartition, IsrChanges
 from semel.broker.node_info import NodeInfo
 from semel.host.api import Clock
+from semel.metrics.node_counts import IsrCounts
 from semel.replication.in_sync import NO_BROKER_EPOCH, Proposal
 from semel.replication.partition import Partition
 
@@ -33,13 +34,14 @@ class Leading:
         clock: Clock,
         alter_partition: AlterPartition,
         on_broken: Callable[[BaseException], None],
+        counts: IsrCounts,
     ) -> None:
         self.node_id = node.node_id
         self._on_broken = on_broken
         self._node = node
         self._cluster = cluster
         self._clock = clock
-        self._changes = IsrChanges(node, alter_partition, on_broken)
+        self._changes = IsrChanges(node, alter_partition, on_broken, counts)
         self._waiting: dict[Partition, None] = {}
         self._expiry: asyncio.TimerHandle | None = None
         self._look = asyncio.Event()

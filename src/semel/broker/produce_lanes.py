@@ -13,11 +13,13 @@ from semel.broker.cluster_view import ClusterView
 from semel.broker.lane_kernel import AppendRound, ProduceLane, ReplyForm, RequestForm
 from semel.broker.leader_hints import LeaderHints
 from semel.broker.produce_refusals import endpoints_of, refused_after_append
+from semel.broker.response_errors import count_errors
 from semel.broker.topics import Topics
 from semel.broker.transactional_produce import TransactionVerifier
 from semel.coordinator.topic_names import INTERNAL_TOPICS
 from semel.coordinator.txn.decisions import Identity
 from semel.log.errors import Refused
+from semel.metrics.node_counts import RequestCounts
 from semel.replication.partition import ACKS_ALL, Partition
 from semel.replication.term_kernel import Generation
 from semel.rpc.served import ServedConnection
@@ -43,7 +45,12 @@ class ProduceLanes:
     before its records."""
 
     def __init__(
-        self, cluster: ClusterView, topics: Topics, verifier: TransactionVerifier, generation: Generation
+        self,
+        cluster: ClusterView,
+        topics: Topics,
+        verifier: TransactionVerifier,
+        generation: Generation,
+        requests: RequestCounts,
     ) -> None:
         self._cluster = cluster
         self._topics = topics
@@ -51,7 +58,8 @@ class ProduceLanes:
         self._generation = generation
         self._of_askers: dict[tuple[str, str], dict[bytes, ProduceLane]] = {}
         self._count = 0
-        self._round = AppendRound()
+        self._requests = requests
+        self._round = AppendRound(requests.now_ns, requests.of(ProduceRequest.api_key))
 
     def learn(
         self,
@@ -136,6 +144,7 @@ class ProduceLanes:
             result = refused_after_append(PartitionProduceResponse(index=index), error, place, hints)
             told = TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=[result])
             response = ProduceResponse(responses=[told], node_endpoints=endpoints_of(hints))
+            count_errors(self._requests, ProduceRequest.api_key, response)
             return b"".join(cast(list[bytes], response_parts(correlation_id, response, version)))
 
         return refuse

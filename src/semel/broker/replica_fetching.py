@@ -13,6 +13,7 @@ from semel.broker.fetching import Fetch
 from semel.log.errors import Refused
 from semel.log.log import Log
 from semel.log.types import Epoch
+from semel.metrics.counts_kernel import TopicCounts
 from semel.replication.partition import NO_EPOCH, Fetched, FollowerFetch, Partition
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.fetch import FetchRequest, FetchRequestPartition, ReplicaState
@@ -67,6 +68,9 @@ class ReplicaFetch(Fetch):
             and replicas is not None
             and replicas.is_in_sync(self._replica.replica_id)
         )
+
+    def _count(self, counts: TopicCounts, size_bytes: int) -> None:
+        counts.replication_bytes_out += size_bytes
 
     def _find(self, key: Key) -> Partition:
         topic, index = key

@@ -25,10 +25,12 @@ from semel.broker.fetch_lanes import FetchLanes
 from semel.broker.handlers import CONTROLLER_HANDLERS, FORWARDABLE, HANDLERS, Served, served_on
 from semel.broker.inner_requests import Sender
 from semel.broker.produce_lanes import ProduceLanes
+from semel.broker.response_errors import count_errors
 from semel.broker.roles import ControllerRoles, Roles, with_roles
 from semel.controller.image import LOGGER_RESOURCE
 from semel.host.api import FileRange
 from semel.log.errors import Refused
+from semel.metrics.node_counts import RequestCounts
 from semel.replication.term_kernel import Generation
 from semel.rpc.begun import Begun
 from semel.rpc.budget import Owner
@@ -70,15 +72,18 @@ class Committing:
 class _LateRefusal:
     """What is sent instead of an answer whose records were not committed."""
 
-    __slots__ = ("_committing", "_correlation_id", "_version")
+    __slots__ = ("_committing", "_correlation_id", "_counts", "_version")
 
-    def __init__(self, committing: Committing, correlation_id: int, version: int) -> None:
+    def __init__(self, committing: Committing, correlation_id: int, version: int, counts: RequestCounts) -> None:
+        self._counts = counts
         self._committing = committing
         self._correlation_id = correlation_id
         self._version = version
 
     def after_failure(self) -> bytes:
-        parts = _parts(self._correlation_id, self._committing.after_failure(), self._version)
+        response = self._committing.after_failure()
+        count_errors(self._counts, _PRODUCE, response)  # only produce requests are answered so
+        parts = _parts(self._correlation_id, response, self._version)
         return b"".join(cast(list[bytes], parts))
 
 
@@ -112,16 +117,18 @@ class Router:
         roles: Roles | None,
         generation: Generation,
         long_requests: LongRequests,
+        counts: RequestCounts,
         *,
         controller: ControllerRoles | None = None,
         forwarder: Forwarder | None = None,
     ) -> None:
         self._authoriser = authoriser
         self._long = long_requests
+        self._counts = counts
         self._forwarder = forwarder
         self._routes: dict[str, dict[int, _Route]] = {}
         if roles is not None:
-            self._lanes = ProduceLanes(roles.cluster, roles.topics, roles.verifier, generation)
+            self._lanes = ProduceLanes(roles.cluster, roles.topics, roles.verifier, generation, counts)
             self._fetch_lanes = FetchLanes(roles.node, roles.cluster, roles.topics, authoriser)
             routes = {
                 key: _route(served, key, roles if key not in FORWARDABLE or controller is None else controller)
@@ -170,7 +177,9 @@ class Router:
         if header.api_key == _PRODUCE and isinstance(result, ProduceResponse | Committing):
             told = result.response if isinstance(result, Committing) else result
             self._lanes.learn(connection, frame, cast(ProduceRequest, request), cast(ProduceResponse, told), version)
+        key = header.api_key
         if isinstance(result, Response):
+            count_errors(self._counts, key, result)
             if header.api_key == _FETCH and route.learns:
                 self._fetch_lanes.learn(connection, frame, header, cast(FetchRequest, request))
             elif header.api_key != _PRODUCE:
@@ -179,25 +188,34 @@ class Router:
         if result is None:
             return None
         if isinstance(result, Committing):
+            count_errors(self._counts, key, result.response)
             return Ready(
                 _parts(header.correlation_id, result.response, version),
                 all_of(result.waits_for),
-                _LateRefusal(result, header.correlation_id, version),
+                _LateRefusal(result, header.correlation_id, version, self._counts),
             )
         if isinstance(result, Parked):
-            return self._parked(result, header.correlation_id, version)
+            return self._parked(result, key, header.correlation_id, version)
         begun = Begun(result)
         if begun.is_over:
-            return None if begun.result is None else self._answer(header.correlation_id, begun.result, version)
-        return Later(begun.in_task_of(self._finish(begun, header.correlation_id, version)), holds_request=True)
+            if begun.result is None:
+                return None
+            count_errors(self._counts, key, begun.result)
+            return self._answer(header.correlation_id, begun.result, version)
+        return Later(begun.in_task_of(self._finish(begun, key, header.correlation_id, version)), holds_request=True)
 
     def _answer(self, correlation_id: int, response: Response, version: int) -> Answer:
         answer = LongAnswer(response, version, correlation_id)
         return answer.parts() if self._long.is_made_at_once(answer) else Later(self._finished(answer))
 
-    async def _finish(self, response: Awaitable[Response | None], correlation_id: int, version: int) -> Parts | None:
+    async def _finish(
+        self, response: Awaitable[Response | None], key: int, correlation_id: int, version: int
+    ) -> Parts | None:
         answer = await response
-        return None if answer is None else await self._finished(LongAnswer(answer, version, correlation_id))
+        if answer is None:
+            return None
+        count_errors(self._counts, key, answer)
+        return await self._finished(LongAnswer(answer, version, correlation_id))
 
     async def _finished(self, answer: LongAnswer) -> Parts:
         try:
@@ -232,6 +250,7 @@ class Router:
             response = result if result is None or isinstance(result, Response) else await result
             if response is None:
                 return None
+            count_errors(self._counts, header.api_key, response)
             return await self._finished(LongAnswer(response, version, header.correlation_id))
         finally:
             account.close()
@@ -288,10 +307,14 @@ class Router:
         answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[known])
         return _parts(correlation_id, answer, 0)
 
-    def _parked(self, parked: Parked, correlation_id: int, version: int) -> Later:
+    def _parked(self, parked: Parked, key: int, correlation_id: int, version: int) -> Later:
+        def answer(response: Response) -> None:
+            count_errors(self._counts, key, response)
+            later.keep(_parts(correlation_id, response, version))
+
         later = Promised()
         later.future.add_done_callback(lambda _: parked.leave())
-        parked.begin(lambda response: later.keep(_parts(correlation_id, response, version)), later.fail)
+        parked.begin(answer, later.fail)
         return later
 
 

@@ -30,6 +30,7 @@ from semel.log.errors import BrokenLog, CorruptSegment, Refused
 from semel.log.group_commit import GroupCommit
 from semel.log.log import Log
 from semel.log.store import LogStore
+from semel.metrics.counts_kernel import TopicCounts
 from semel.replication.follower import Follower
 from semel.replication.partition import Partition
 from semel.replication.term_kernel import Generation
@@ -105,6 +106,7 @@ class Topic:
         self.config = config
         # Those that are open here, or should be.
         self.partitions: dict[int, Replica | OfflinePartition] = {}
+        self.counts = TopicCounts()
 
 
 class Topics:
@@ -314,6 +316,7 @@ class Topics:
             else:
                 logger.error("%s-%d is offline: %s", topic.name, index, error)
             return None
+        log.counts = topic.counts
         replica = topic.partitions[index] = Replica(log, GroupCommit(log, self._on_broken))
         return replica
 

@@ -30,6 +30,11 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         choices=("fsync", "os"),
         help="fsync: acknowledged means on disk (default); os: acknowledged means in the page cache, as in Kafka",
     )
+    command.add_argument(
+        "--metrics",
+        metavar="[HOST:]PORT",
+        help="serve /metrics, /health and /ready there (metrics.listener); on 127.0.0.1 unless a host is given",
+    )
     shape = command.add_mutually_exclusive_group()
     shape.add_argument(
         "--cluster", action="store_true", help="others can join: they reach it at the two ports after --port"

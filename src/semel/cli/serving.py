@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from semel.broker.broker import Broker
 from semel.broker.identity import WrongDirectory
@@ -21,13 +22,16 @@ from semel.cli.failures import Exit
 from semel.cli.log_lines import log_to_stderr
 from semel.cli.node_options import node_config
 from semel.config import BrokerConfig, ConfigError, ListenerKind, NodeListener, Role
-from semel.config.listeners import spelled
+from semel.config.listeners import parse_address, spelled
 from semel.host.api import AlreadyLocked
 from semel.host.descriptors import raise_limit
 from semel.host.loop_turns import LoopTurns
 from semel.host.real import real_host
 from semel.log.errors import BrokenLog
 from semel.quorum.observer import WrongCluster
+
+if TYPE_CHECKING:  # loaded only where it is asked for
+    from semel.broker.monitoring import Monitoring
 
 logger = logging.getLogger("semel")
 
@@ -78,6 +82,9 @@ def _flags(options: argparse.Namespace) -> dict[str, str]:
         flags["listeners"] = f"PLAINTEXT://{options.host or '127.0.0.1'}:{port}"
     if options.flush is not None:
         flags["log.flush.interval.messages"] = "1" if options.flush == "fsync" else _NEVER
+    if options.metrics is not None:
+        is_port = ":" not in options.metrics
+        flags["metrics.listener"] = f"127.0.0.1:{options.metrics}" if is_port else options.metrics
     return flags
 
 
@@ -120,9 +127,13 @@ async def _serve(broker: Broker, turns: LoopTurns, *, is_json: bool, stops_at_eo
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     loop.add_signal_handler(signal.SIGHUP, _reopen_logs)
+    monitoring = None
     try:
+        monitoring = await _monitored(broker, turns)
         if not await _started(broker, stopping):
             return Exit.OK
+    except ConfigError as error:
+        return _refuse(str(error))
     except (AlreadyLocked, WrongDirectory, WrongCluster) as error:
         return _refuse(str(error))
     except CannotJoin as error:
@@ -134,13 +145,15 @@ async def _serve(broker: Broker, turns: LoopTurns, *, is_json: bool, stops_at_eo
     data = str(broker.store.root)
     # What is there now stays: to look through it for garbage again and again would hold up everybody for 20 ms.
     gc.freeze()
-    _tell_ready(broker, data, is_json=is_json)
+    _tell_ready(broker, data, None if monitoring is None else monitoring.address, is_json=is_json)
     turns.reset()
     await stopping.wait()
     try:
         await broker.leave()
         slow_turns = turns.document()  # nobody is served any more
         logger.info("%s", turns.told())
+        if monitoring is not None:
+            monitoring.close()
         await broker.stop()
     except OSError as error:
         if error.errno not in _NO_SPACE:
@@ -152,6 +165,27 @@ async def _serve(broker: Broker, turns: LoopTurns, *, is_json: bool, stops_at_eo
     else:
         print("semel has stopped cleanly", flush=True)
     return 0
+
+
+async def _monitored(broker: Broker, turns: LoopTurns) -> Monitoring | None:
+    """None: nobody asked for it. Raises ConfigError, OSError."""
+    listener = broker.config.text("metrics.listener")
+    if listener is None:
+        return None
+    try:
+        from semel.broker.monitoring import Monitoring
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "metrics.listener", listener, f"unset: it needs {error.name}; pip install 'semel[metrics]'"
+        ) from error
+    address = parse_address(listener)
+    assert address is not None, "the setting has been checked"
+    monitoring = Monitoring(broker, turns)
+    try:
+        await monitoring.listen(*address)
+    except OSError as error:
+        raise ConfigError("metrics.listener", listener, f"an address that is free: {error.strerror}") from error
+    return monitoring
 
 
 async def _started(broker: Broker, stopping: asyncio.Event) -> bool:
@@ -191,19 +225,21 @@ def _watch_input(loop: asyncio.AbstractEventLoop, broker: Broker, stopping: asyn
     return True
 
 
-def _tell_ready(broker: Broker, data: str, *, is_json: bool) -> None:
+def _tell_ready(broker: Broker, data: str, metrics: str | None, *, is_json: bool) -> None:
     told = _told_to_others(broker.listeners)
     address, age_ms = spelled(str(told.advertised_host), told.advertised_port), _age_ms()
     listening = [spelled(listener.host or "*", listener.port) for listener in broker.listeners]
     if is_json:
         listeners = [_described(listener) for listener in broker.listeners]
         ready = {"event": "ready", "address": address, "listening": listening[0], "listeners": listeners}
-        _say({**ready, "data": data, "start_ms": age_ms})
+        _say({**ready, "data": data, "start_ms": age_ms, **({"metrics": metrics} if metrics else {})})
         return
     where = "" if listening == [address] else f", listening on {listening[0]}"
     if len(listening) > 1:
         names = [listener.name for listener in broker.listeners]
         where = ", listeners " + ", ".join(f"{name}://{place}" for name, place in zip(names, listening, strict=True))
+    if metrics:
+        where += f", metrics at {metrics}/metrics"
     print(f"semel is ready at {address}, data in {data}, after {age_ms} ms{where}", flush=True)
 
 

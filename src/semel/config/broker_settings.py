@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from semel.config.accepted_settings import ACCEPTED
 from semel.config.coordinator_settings import COORDINATOR
+from semel.config.listeners import ADDRESS_FORM
 from semel.config.node_settings import NODE
 from semel.config.security_settings import SECURITY
 from semel.config.settings import INT_MAX, LONG_MAX, Kind, Setting, by_name
@@ -35,6 +36,15 @@ UNCLEAN_ELECTION = (
 )
 
 # fmt: off
+MONITORING = [
+    Setting("metrics.listener", STRING, None,
+            "Where /metrics, /health and /ready are served over HTTP; nobody logs in there, so only a trusted network "
+            "should reach it.", form=ADDRESS_FORM, kafka_default="none"),
+    Setting("metrics.max.series", INT, 20_000,
+            "How many time series one metric shows at most; semel_metrics_left_out counts the others.",
+            minimum=1, needs_restart=False, kafka_default="none"),
+]
+
 CONNECTIONS = [
     Setting("max.connections", INT, INT_MAX,
             "How many connections this node accepts; further ones are closed, and idle ones already when connections "
@@ -202,5 +212,5 @@ ORDERED = (
 )
 
 BROKER_SETTINGS = by_name(
-    [*NODE, *CONNECTIONS, *TOPICS, *LOGS, *CLEANER, *REPLICATION, *COORDINATOR, *SECURITY, *ACCEPTED]
+    [*NODE, *MONITORING, *CONNECTIONS, *TOPICS, *LOGS, *CLEANER, *REPLICATION, *COORDINATOR, *SECURITY, *ACCEPTED]
 )

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from semel.config.accepted_settings import ACCEPTED
-from semel.config.broker_settings import CLEANER, CONNECTIONS, LOGS, REPLICATION, TOPICS
+from semel.config.broker_settings import CLEANER, CONNECTIONS, LOGS, MONITORING, REPLICATION, TOPICS
 from semel.config.coordinator_settings import GROUPS, OFFSETS, TRANSACTIONS
 from semel.config.group_settings import GROUP_SETTINGS
 from semel.config.load import RESERVED_VARIABLES, variable_of
@@ -17,6 +17,7 @@ from semel.config.topic_settings import TOPIC_SETTINGS
 
 SECTIONS = {
     "Node": NODE,
+    "Monitoring": MONITORING,
     "Connections and requests": CONNECTIONS,
     "Security": SECURITY,
     "Topics": TOPICS,

@@ -109,4 +109,8 @@ PROTOCOL_FORM = Form(
 VOTER_FORM = Form(
     lambda text: parse_voter(text) is not None, "id@host:port of a controller, with a host that nodes can reach"
 )
+ADDRESS_FORM = Form(
+    lambda text: parse_address(text) is not None,
+    "host:port, such as 127.0.0.1:9644, where no host means every interface and port 0 a free port",
+)
 SERVER_FORM = Form(_is_server, "host:port of a controller, with a host that nodes can reach")

@@ -29,6 +29,9 @@ class Clock(Protocol):
 
     def monotonic_ms(self) -> int: ...
 
+    def monotonic_ns(self) -> int:
+        """The same clock, for what takes less than a millisecond."""
+
 
 class File(Protocol):
     """A file by its inode: a rename moves `path` along, and after a removal only pins made before keep it readable."""

@@ -19,6 +19,8 @@ class RealClock:
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
 
+    monotonic_ns = staticmethod(time.monotonic_ns)
+
 
 def keep_memory() -> None:
     """A full collection of garbage walks over everything that was ever made: a hundred thousand entries of coordinators

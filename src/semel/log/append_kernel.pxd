@@ -1,3 +1,6 @@
+from semel.metrics.counts_kernel cimport TopicCounts
+
+
 cdef class SegmentEnd:
     cdef public long long base_offset
     cdef public long long next_offset
@@ -41,6 +44,7 @@ cdef class LogEnd:
     cdef public list dirty
     cdef public list pending
     cdef public long long pending_bytes
+    cdef public TopicCounts counts
     cpdef object note_written(self, SegmentEnd segment, long long leader_epoch, long long base_offset)
     cdef object write_pending(self, long long leader_epoch, long long index_interval_bytes)
     cdef list bytes_of(self, list pending, long long size_bytes)

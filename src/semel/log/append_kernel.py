@@ -19,8 +19,10 @@ except ImportError:  # an install without Cython and without a compiled kernel
 
 if cython.compiled:
     from cython.cimports.semel.log.row_kernel import number, put
+    from cython.cimports.semel.metrics.counts_kernel import TopicCounts
 else:
     from semel.log.row_kernel import number, put
+    from semel.metrics.counts_kernel import TopicCounts
 
 from semel.log.row_kernel import NO_ROW
 
@@ -139,6 +141,8 @@ class LogEnd:
     # Batches that were taken and are not written yet, and how many bytes they are.
     pending: list[PendingAppend]
     pending_bytes: int
+    # Of its topic.
+    counts: TopicCounts
 
     def note_written(self, segment: SegmentEnd, leader_epoch: cython.longlong, base_offset: cython.longlong) -> None:
         """Counts in what now ends `segment` and was not there before `base_offset`."""
@@ -175,6 +179,7 @@ class LogEnd:
             one.is_written = True
         one = pending[0]
         self.note_written(segment, leader_epoch, one.base_offset)
+        self.counts.add_batches(len(pending), self.end_offset - one.base_offset, bytes_to_write)
 
     def bytes_of(self, pending: list, size_bytes: cython.longlong) -> list:
         """What is to be written. Small batches are joined: one copy costs less than one more part of a system call."""

@@ -28,6 +28,7 @@ from semel.log.producers import NO_OFFSET, EndedTransaction, Producers
 from semel.log.segment import LOG_SUFFIX, NO_TIMESTAMP, Segment
 from semel.log.snapshots import remove_snapshot, snapshot_files, snapshot_offsets
 from semel.log.types import Epoch, Offset, ProducerId
+from semel.metrics.counts_kernel import TopicCounts
 from semel.records.batch import BatchHeader, set_base_offset, set_leader_epoch
 from semel.records.build import build_one
 from semel.records.control import ControlType, control_batch
@@ -36,6 +37,8 @@ from semel.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     import asyncio
+
+    from semel.metrics.node_counts import FlushCounts
 
 # Bytes of an earlier run are checked before they are sent: at most this much in one go, so that the loop never stalls.
 _CHECK_BYTES = 1 << 20
@@ -140,11 +143,13 @@ class Log(LogEnd):
         # A cut was made, and is not durable yet: see `truncation`. Nothing may be appended meanwhile.
         self.has_unsynced_cut = False
         self.trouble = DiskTrouble()  # the store's, if there is a store
+        self.flushes: FlushCounts | None = None  # likewise
         # Set by the partition: who is told when the log begins later than before.
         self.on_start: Callable[[], None] = lambda: None
         self.dirty: list[Segment] = []
         self.pending = []
         self.pending_bytes = 0
+        self.counts = TopicCounts()  # those of its topic, if it is served
         self._unsettled: list[Segment] = []
         self._due_snapshot: tuple[Offset, dict[ProducerId, bytes]] | None = None
         # How many segment files were made, and of how many the names are durable.
@@ -153,6 +158,7 @@ class Log(LogEnd):
         self._is_name_durable = bool(self.segments)
         self._new_file: File | None = None
         self._is_flushing = False
+        self._flush_began_ns = 0
         self._flush_over: list[asyncio.Future[None]] = []
         # A disk that refused to make something durable is not asked again: what it says then is not to be believed.
         self._disk_failure: OSError | None = None
@@ -171,10 +177,12 @@ class Log(LogEnd):
         if header.producer_id >= 0:
             draft = self.producers.check(header, base_offset, now_ms)
             if draft.duplicate_of is not None:
+                self.counts.duplicates += 1
                 return Appended(draft.duplicate_of.first_offset, draft.duplicate_of.last_offset, is_duplicate=True)
         self._write(batch, header, leader_epoch, now_ms)
         if draft is not None:
             self.producers.apply(draft)
+        self.counts.add_batches(1, self.end_offset - base_offset, len(batch))
         return Appended(base_offset, self.end_offset - 1)
 
     def append_record(self, key: bytes, value: bytes | None, leader_epoch: Epoch, now_ms: int) -> Offset:
@@ -328,7 +336,7 @@ class Log(LogEnd):
     async def flush(self) -> None:
         """Makes durable what was appended before the call. A disk that refuses is final: the node must stop."""
         self._check_may_flush()
-        self._is_flushing = True
+        self._begin_flush()
         end_offset = self.end_offset
         dirty, self.dirty = self.dirty, []
         try:
@@ -354,7 +362,7 @@ class Log(LogEnd):
             done(failure)
 
         dirty[0].file.flush_then(flushed)
-        self._is_flushing = True
+        self._begin_flush()
         self.dirty = []
         return True
 
@@ -362,6 +370,11 @@ class Log(LogEnd):
         if self._is_flushing:
             raise BrokenLog(f"two flushes of {self.directory} at once")
         self.check_disk()
+
+    def _begin_flush(self) -> None:
+        self._is_flushing = True
+        if self.flushes is not None:
+            self._flush_began_ns = self.flushes.now_ns()
 
     async def when_not_flushing(self) -> None:
         """Waits for the flush that is under way."""
@@ -379,6 +392,8 @@ class Log(LogEnd):
             if not over.done():
                 over.set_result(None)
         if failure is None:
+            if self.flushes is not None:
+                self.flushes.flushed(self._flush_began_ns, max(0, end_offset - self.flushed_offset))
             self.flushed_offset = max(self.flushed_offset, end_offset)
         else:
             self.dirty = dirty + self.dirty  # cancelled, perhaps: a clean stop still has to flush them

@@ -32,6 +32,7 @@ from semel.log.retention import expired_segments, wants_roll
 from semel.log.segment import LOG_SUFFIX
 from semel.log.snapshots import SNAPSHOT_SUFFIX, WINDOW_SUFFIX
 from semel.log.types import Offset
+from semel.metrics.node_counts import FlushCounts
 
 logger = logging.getLogger("semel.log")
 
@@ -49,12 +50,20 @@ _IDENTITY = re.compile(rb"version: 0\s+topic_id: [A-Za-z0-9_-]{22}")
 class LogStore:
     """The data directory of a node, held by a lock file for as long as the node lives."""
 
-    def __init__(self, host: Host, root: str, config: BrokerConfig, on_broken: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self,
+        host: Host,
+        root: str,
+        config: BrokerConfig,
+        on_broken: Callable[[BaseException], None],
+        flushes: FlushCounts | None = None,
+    ) -> None:
         self.host = host
         self.root = root
         self.config = config
         self._on_broken = on_broken
         self._trouble = DiskTrouble()
+        self._flushes = flushes
         self.logs: dict[TopicPartition, Log] = {}
         self._lock: Lock | None = None
         self._aging = AgingClock(host.clock)
@@ -141,6 +150,7 @@ class LogStore:
         log.identity = identity
         log.inventory.token = self.notes.token
         log.trouble = self._trouble
+        log.flushes = self._flushes
         log.on_roll = lambda log: self._settle_soon(key, log)
         log.cutting = partial(self._cutting, key)
         self.notes.loaded(key, topic_id, log)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from semel.host.api import FileRange, Link, Part
 from semel.rpc.budget import Owner, Waiter
 from semel.rpc.buffers import LARGEST_KEPT_BYTES, size_of
-from semel.rpc.served_kernel import AfterFailure, Receiving
+from semel.rpc.served_kernel import AfterFailure, CountedReply, Receiving
 
 if TYPE_CHECKING:
     from semel.rpc.server import Server
@@ -42,6 +42,9 @@ _MOST_OUTSTANDING = 64
 # Frames that one connection may have served in a row while others wait for their turn.
 _MOST_PER_TURN = 16
 
+_API_KEY_AT = 1  # the lower byte of it, in a frame: there is no key that needs both
+_PRODUCE = 0
+
 # Why a connection is not read from at the moment.
 _ANSWER, _OUTPUT, _MEMORY, _TURN = 1, 2, 4, 8
 
@@ -59,8 +62,11 @@ class Later:
     """An answer that is not there yet. `may_go_on`: the next request of this connection may be served meanwhile.
     `holds_request`: the bytes of the request are still needed."""
 
-    __slots__ = ("future", "holds_request", "may_go_on")
+    __slots__ = ("api_key", "began_ns", "future", "holds_request", "may_go_on", "requests")
     future: asyncio.Future[Parts | None] | asyncio.Future[None]
+    # Set where `requests` are counted.
+    api_key: int
+    began_ns: int
 
     def __init__(
         self, answer: Awaitable[Parts | None], *, may_go_on: bool = False, holds_request: bool = False
@@ -68,6 +74,7 @@ class Later:
         self.future = asyncio.ensure_future(answer)
         self.may_go_on = may_go_on
         self.holds_request = holds_request
+        self.requests = 0  # that it answers, as they are counted
 
 
 class Ready(Later):
@@ -80,6 +87,7 @@ class Ready(Later):
         self.future = leave
         self.may_go_on = True
         self.holds_request = False
+        self.requests = 0
         self.parts = parts
         self.taken = taken
 
@@ -131,7 +139,7 @@ class CloseConnection(Exception):
 
 
 class _Slot:
-    __slots__ = ("blocks", "future", "parts", "request_bytes", "taken")
+    __slots__ = ("blocks", "future", "later", "parts", "request_bytes", "taken")
 
     def __init__(
         self,
@@ -139,7 +147,9 @@ class _Slot:
         future: asyncio.Future[Parts | None] | asyncio.Future[None] | None,
         blocks: bool,
         taken: AfterFailure | None = None,
+        later: Later | None = None,
     ) -> None:
+        self.later = later
         self.parts = parts  # known before the future is done, of an answer that is `Ready`
         self.future = future
         self.taken = taken
@@ -399,33 +409,51 @@ class ServedConnection(Receiving):
         return None
 
     def answer_when(
-        self, commits: list[asyncio.Future[None]], answer: bytes, taken: AfterFailure | None = None
+        self, commits: list[asyncio.Future[None]], answer: bytes, taken: CountedReply | None = None
     ) -> bytes | None:
         """An answer that is to be sent at once is returned; any other is sent in its turn. `taken` knows what to answer
         when a commit has failed."""
         if not commits and not self._outstanding:
+            self._count(taken)
             return answer
         self.send_in_turn(commits, answer, taken)
         return None
 
     def send_in_turn(
-        self, commits: list[asyncio.Future[None]], answer: bytes | None, taken: AfterFailure | None = None
+        self, commits: list[asyncio.Future[None]], answer: bytes | None, taken: CountedReply | None = None
     ) -> None:
         if answer is None:
             return
         if not commits:
+            self._count(taken)
             self._take([answer], 0)
             return
-        self._take(Ready([answer], all_of(commits), taken), 0)
+        ready = Ready([answer], all_of(commits), taken)
+        if taken is not None:
+            ready.api_key, ready.began_ns, ready.requests = _PRODUCE, taken.began_ns, taken.requests
+        self._take(ready, 0)
+
+    def _count(self, taken: CountedReply | None) -> None:
+        if taken is not None:
+            counts = self._server.requests
+            counts.answered(_PRODUCE, counts.now_ns() - taken.began_ns, taken.requests)
 
     def _serve(self, frame: memoryview, budget_bytes: int) -> bool:
         """Whether the bytes of the request are still needed when this returns."""
         return self._take(self._answer_to(frame), budget_bytes)
 
     def _answer_to(self, frame: memoryview) -> Answer:
+        counts = self._server.requests
+        began_ns = counts.now_ns()
         try:
             answer = None if self.short_way is None else self.short_way(self, frame)
-            return self._dispatch(self, frame) if answer is None else answer
+            if answer is None:
+                answer = self._dispatch(self, frame)
+            if isinstance(answer, Later):
+                answer.api_key, answer.began_ns, answer.requests = frame[_API_KEY_AT], began_ns, 1
+            else:
+                counts.answered(frame[_API_KEY_AT], counts.now_ns() - began_ns)
+            return answer
         except CloseConnection as error:
             self._refuse(str(error))
         except Exception as error:
@@ -441,9 +469,9 @@ class ServedConnection(Receiving):
         is_held = False
         if isinstance(answer, Later):
             if type(answer) is Ready:
-                slot = _Slot(answer.parts, answer.future, False, answer.taken)
+                slot = _Slot(answer.parts, answer.future, False, answer.taken, answer)
             else:
-                slot = _Slot(None, answer.future, not answer.may_go_on)
+                slot = _Slot(None, answer.future, not answer.may_go_on, None, answer)
             is_held = answer.holds_request
             if is_held:
                 slot.request_bytes, budget_bytes = budget_bytes, 0
@@ -503,10 +531,15 @@ class ServedConnection(Receiving):
         slot.parts = parts
         slot.future = None
         leaving: Parts = []
+        counts = self._server.requests
+        now_ns = counts.now_ns()
         while self._outstanding and self._outstanding[0].may_leave:
             first = self._outstanding.popleft()
             first.future = None
             leaving += first.parts or ()
+            later = first.later
+            if later is not None and later.requests:
+                counts.answered(later.api_key, now_ns - later.began_ns, later.requests)
         if leaving:
             self._send(leaving)
         last = self._outstanding[-1] if self._outstanding else None

@@ -27,7 +27,17 @@ class AfterFailure(Protocol):
     def after_failure(self) -> bytes: ...
 
 
-class Taken(AfterFailure, Protocol):
+class CountedReply(AfterFailure, Protocol):
+    """The answer to so many produce requests, whose bytes were looked at then."""
+
+    @property
+    def requests(self) -> int: ...
+
+    @property
+    def began_ns(self) -> int: ...
+
+
+class Taken(CountedReply, Protocol):
     """A request that a lane has taken, with those that came in one read."""
 
     is_made: bool
@@ -45,11 +55,11 @@ class Answering(Protocol):
     """A connection, as its answers see it."""
 
     def answer_when(
-        self, commits: list[asyncio.Future[None]], answer: bytes, taken: AfterFailure | None = None
+        self, commits: list[asyncio.Future[None]], answer: bytes, taken: CountedReply | None = None
     ) -> bytes | None: ...
 
     def send_in_turn(
-        self, commits: list[asyncio.Future[None]], answer: bytes | None, taken: AfterFailure | None = None
+        self, commits: list[asyncio.Future[None]], answer: bytes | None, taken: CountedReply | None = None
     ) -> None: ...
 
 
@@ -140,6 +150,14 @@ class ReplyBatch:
                 )
         return self.answer
 
+    @property
+    def requests(self) -> int:
+        return len(self.answers)
+
+    @property
+    def began_ns(self) -> int:
+        return self.answers[0].began_ns
+
     def after_failure(self) -> bytes:
         return b"".join([one.after_failure() for one in self.answers])
 
@@ -181,12 +199,12 @@ class Receiving:
         raise NotImplementedError
 
     def answer_when(
-        self, commits: list[asyncio.Future[None]], answer: bytes, taken: AfterFailure | None = None
+        self, commits: list[asyncio.Future[None]], answer: bytes, taken: CountedReply | None = None
     ) -> bytes | None:
         raise NotImplementedError
 
     def send_in_turn(
-        self, commits: list[asyncio.Future[None]], answer: bytes | None, taken: AfterFailure | None = None
+        self, commits: list[asyncio.Future[None]], answer: bytes | None, taken: CountedReply | None = None
     ) -> None:
         raise NotImplementedError
 

@@ -17,6 +17,7 @@ from typing import TypeAlias
 from semel.config.node_layout import ListenerKind, NodeListener
 from semel.host.api import Host, Link, Listener
 from semel.host.complaints import Complaints
+from semel.metrics.node_counts import RequestCounts
 from semel.rpc.budget import MemoryBudget
 from semel.rpc.buffers import SpareBuffers
 from semel.rpc.served import Answer, ServedConnection
@@ -60,7 +61,10 @@ class Server:
         dispatch: Dispatch,
         failed: Callable[[BaseException], None],
         budget: MemoryBudget,
+        requests: RequestCounts,
     ) -> None:
+        self.requests = requests
+        self.refused = 0  # connections
         self.dispatch = dispatch
         self.limits = limits
         self.budget = budget
@@ -137,6 +141,7 @@ class Server:
     def _refuse(self, link: Link, why: str, limit: int) -> None:
         self.complain(f"refused: {why}", logging.WARNING, f"refused the connection of %s: {why}", link.peer, limit)
         link.close()
+        self.refused += 1
 
     def complain(self, kind: str, level: int, text: str, *args: object, error: BaseException | None = None) -> None:
         """What peers can bring about as often as they like is counted."""

@@ -21,6 +21,9 @@ class SimClock:
     def monotonic_ms(self) -> int:
         return floor(self._loop.time() * 1000 + _ROUNDING)
 
+    def monotonic_ns(self) -> int:
+        return round(self._loop.time() * 1e9)
+
     def wall_ms(self) -> int:
         return floor(self._wall_ms() + _ROUNDING)
 

@@ -12,7 +12,7 @@ A tagged struct that is absent from the bytes is `None`. `layout()` answers what
 reads the annotations as objects, so modules with descriptions do not import `annotations` from `__future__`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from types import FunctionType, NoneType, UnionType
 from typing import (
@@ -275,6 +275,19 @@ def min_element_size(entry: FieldLayout, version: int, flexible: bool) -> int:
     if flexible:
         return 1
     return 2 if kind is STRING else 4
+
+
+def has_field(cls: type[Struct], name: str) -> bool:
+    """Whether there is such a field in any version."""
+    return name in cls._fields
+
+
+def struct_arrays(cls: type[Struct]) -> Iterator[tuple[str, type[Struct]]]:
+    """The names of fields that are arrays of structs in any version, and what these are."""
+    for name in cls._fields:
+        _, struct, is_array, _ = _read_annotation(cls.__annotations__[name])
+        if struct is not None and is_array:
+            yield name, struct
 
 
 @cache

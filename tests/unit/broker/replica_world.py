@@ -28,6 +28,7 @@ from semel.log.errors import Refused
 from semel.log.group_commit import GroupCommit
 from semel.log.log import Log
 from semel.log.store import LogStore
+from semel.metrics.node_counts import IsrCounts
 from semel.records.build import build_batch
 from semel.replication.partition import Partition
 from semel.replication.term_kernel import Generation
@@ -175,7 +176,7 @@ class ReplicaWorld:
         self.controller = self.make_controller()
         self.followers = self.make_followers()
         self.leading = Leading(
-            self.node, self.cluster, self.host.clock, self.controller.alter_partition, self.broken.append
+            self.node, self.cluster, self.host.clock, self.controller.alter_partition, self.broken.append, IsrCounts()
         )
         self.slices = Slices(self.host.clock)
         self.topics = Topics(

@@ -85,7 +85,9 @@ def router_of(node: Node) -> Router:
     assert part is not None
     roles = dataclasses.replace(node.broker.roles, listeners={"BOTH": ListenerKind.CLIENTS | ListenerKind.BROKERS})
     controller = dataclasses.replace(part.roles, listeners={"INSIDE": ListenerKind.CONTROLLERS})
-    return Router(AllowAll(), roles, node.broker.generation, node.broker.long_requests, controller=controller)
+    broker = node.broker
+    counts = broker.counts.requests
+    return Router(AllowAll(), roles, broker.generation, broker.long_requests, counts, controller=controller)
 
 
 def asked(router: Router, request: Request, version: int, listener: str) -> Any:

@@ -28,7 +28,9 @@ class Connection:
 @simulated()
 async def test_a_request_that_is_cancelled_before_its_task_began_leaves_nothing_behind(node: Node) -> None:
     node.hold_flushes()
-    router = Router(AllowAll(), node.broker.roles, node.broker.generation, node.broker.long_requests)
+    router = Router(
+        AllowAll(), node.broker.roles, node.broker.generation, node.broker.long_requests, node.broker.counts.requests
+    )
     frame = request_bytes(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 4, 1, "raw")
     later = router.dispatch(cast(Any, Connection()), memoryview(frame)[LENGTH_BYTES:])
     assert isinstance(later, Later)

@@ -9,6 +9,7 @@ from typing import Any
 
 from semel.config import ListenerKind, NodeListener
 from semel.host.api import FileRange, Host, Link, Part, Receiver, made
+from semel.metrics.node_counts import RequestCounts
 from semel.rpc.budget import MemoryBudget
 from semel.rpc.served import Answer, Later, Promised, Ready, ServedConnection
 from semel.rpc.server import Limits, Server
@@ -224,7 +225,9 @@ class Bench:
         self.failures: list[BaseException] = []
         host = Host(clock=None, disk=None, network=FakeNetwork(), random=None, jobs=None)  # type: ignore[arg-type]
         budget = MemoryBudget(requests_in_memory_bytes)
-        self.server = Server(host, limits(**changes), self.dispatch, self.failures.append, budget)
+        self.server = Server(
+            host, limits(**changes), self.dispatch, self.failures.append, budget, RequestCounts(lambda: 0)
+        )
         self.server.listeners[CLIENTS.name] = CLIENTS
         self.server.open_gate()
 

@@ -391,6 +391,8 @@ class _Produce:
         self, topic: TopicProduceData, data: PartitionProduceData, partition: Partition | None, refusal: Refused
     ) -> PartitionProduceResponse:
         note_fenced(refusal)
+        if partition is not None:
+            partition.log.counts.refused += 1
         if self._request.acks == _ACKS_NONE:
             # Nobody reads an answer: losing the connection is the only way to say that something went wrong.
             raise CloseConnection(f"produce with acks=0 failed: {refusal}") from refusal

@@ -27,7 +27,7 @@ from semel.coordinator.topic_names import OFFSETS_TOPIC
 from semel.coordinator.work import Steps, WorkQueue
 from semel.host.api import Clock
 from semel.log.errors import Refused
-from semel.log.types import Epoch, ProducerId
+from semel.log.types import Epoch, Offset, ProducerId
 from semel.replication.partition import Partition
 from semel.rpc.budget import MemoryBudget
 from semel.wire.errors import ErrorCode
@@ -101,6 +101,23 @@ class GroupCoordinator:
                 pass
         self._sides.clear()
         await self.shards.close()
+
+    # -- for metrics
+
+    def sizes(self) -> Iterator[tuple[str, int]]:
+        """The groups that are coordinated here, each with how many members it has. Others may be served meanwhile."""
+        for side in self._open_sides():
+            classic, modern = side.rebalance.groups, side.shard.state.consumer
+            for group_id in side.group_ids():
+                group = modern.get(group_id) or classic.get(group_id)
+                yield group_id, 0 if group is None else len(group.members)
+
+    def committed(self) -> Iterator[tuple[str, str, int, Offset]]:
+        """Group, topic, partition and offset of all that is committed. Others may be served meanwhile."""
+        for side in self._open_sides():
+            for group_id, offsets in list(side.shard.state.offsets.items()):
+                for (topic, index), one in list(offsets.items()):
+                    yield group_id, topic, index, one.offset
 
     # -- shards come and go
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 from semel.config import BrokerConfig
 from semel.coordinator.errors import as_coordinator, coordinator_error
@@ -47,6 +47,12 @@ logger = logging.getLogger("semel.coordinator")
 # How long a request waits for the last transaction to be ended before it is told to come again.
 _END_WAIT_S = 0.5
 _FIRST_GENERATION, _SECOND_GENERATION = 0, 2
+_OPEN = (
+    TransactionState.ONGOING,
+    TransactionState.PREPARE_COMMIT,
+    TransactionState.PREPARE_ABORT,
+    TransactionState.PREPARE_EPOCH_FENCE,
+)
 
 
 class TransactionCoordinator:
@@ -80,6 +86,12 @@ class TransactionCoordinator:
         self._clock = clock
         self._config = config
         self._upkeep = TransactionUpkeep(self._terms, self._abort_late, self._work, clock, config)
+
+    def open_since_ms(self) -> Iterator[int]:
+        """When each transaction began, for metrics; -1 where it is ended. Others may be served meanwhile."""
+        for shard in self.shards.loaded():
+            for transaction in list(shard.state.by_id.values()):
+                yield transaction.started_ms if transaction.state in _OPEN else -1
 
     # -- the producer
 
