@@ -44,7 +44,7 @@ async def test_a_metric_of_many_samples_is_made_in_steps_and_has_one_head() -> N
     assert text.count("# TYPE kafka_log_log_size gauge\n") == 1
     assert pauses.count >= 5
     found = samples_in(text)
-    assert [found["kafka_log_log_size", ("t", str(index))] for index in range(count)] == list(range(count))
+    assert [found["kafka_log_log_size", (str(index), "t")] for index in range(count)] == list(range(count))
     assert found["kafka_server_replicamanager_leadercount", ()] == 4
     assert text.endswith("# EOF\n")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any, cast
 
 from fake_links import FakeLink
@@ -51,11 +52,7 @@ async def test_a_page_is_answered_with_its_length_and_type() -> None:
 
 async def test_several_requests_on_one_connection_are_answered_in_order() -> None:
     answer = await answer_to(Pages(), ASK + ASK.replace(b"/page", b"/nothing") + ASK)
-    assert [line for line in answer.splitlines() if line.startswith("HTTP/")] == [
-        "HTTP/1.1 200 OK",
-        "HTTP/1.1 404 Not Found",
-        "HTTP/1.1 200 OK",
-    ]
+    assert re.findall(r"HTTP/1.1 (\d+)", answer) == ["200", "404", "200"]
     assert "There is no page '/nothing' here. There are: /page, /broken" in answer
 
 
