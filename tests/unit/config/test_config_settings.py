@@ -34,6 +34,7 @@ SAMPLE_ENTRIES = {
     "inter.broker.listener.name": ["PLAINTEXT", "internal"],
     "controller.quorum.bootstrap.servers": ["node-1.example:9093", "[::1]:9093"],
     "controller.quorum.voters": ["1@node-1.example:9093", "2@[::1]:9093"],
+    "metrics.listener": ["127.0.0.1:9644", ":0", "[::1]:9644"],
     "super.users": ["User:admin", "User:admin;User:CN=broker 1,O=Company"],
     "leader.replication.throttled.replicas": ["*", "0:1", "17:3"],
     "follower.replication.throttled.replicas": ["*", "0:1", "17:3"],
@@ -107,7 +108,13 @@ def test_a_sentence_is_one_sentence(setting):
 
 
 # What Kafka has no name for: limits of what one request, session or group may take.
-OURS_ALONE = {"group.max.metadata.bytes", "max.incremental.fetch.session.partitions", "max.request.entries"}
+OURS_ALONE = {
+    "group.max.metadata.bytes",
+    "max.incremental.fetch.session.partitions",
+    "max.request.entries",
+    "metrics.listener",
+    "metrics.max.series",
+}
 
 
 def test_broker_defaults_are_kafkas_except_where_the_declaration_says_so():
