@@ -32,10 +32,19 @@ from semel.host.api import FileRange
 from semel.log.errors import Refused
 from semel.metrics.node_counts import RequestCounts
 from semel.replication.term_kernel import Generation
-from semel.rpc.begun import Begun
 from semel.rpc.budget import Owner
+from semel.rpc.eager_task import EagerTask
 from semel.rpc.long_requests import SMALL_FRAME_BYTES, LongAnswer, LongRequests
-from semel.rpc.served import Answer, CloseConnection, Later, Parts, Promised, Ready, ServedConnection, all_of
+from semel.rpc.served import (
+    Answer,
+    CloseConnection,
+    DeferredReply,
+    HeldReply,
+    Parts,
+    PromisedReply,
+    ServedConnection,
+    all_of,
+)
 from semel.wire.apis import API, request_class, response_class
 from semel.wire.codec import decoder
 from semel.wire.errors import ErrorCode, WireError
@@ -162,7 +171,7 @@ class Router:
             if not route.min_version <= version <= route.max_version:
                 return self._unsupported_version(header.api_key, version, header.correlation_id)
             if route.is_forwarded and self._is_for_the_controller(route, header, frame):
-                return Later(self._forward(connection, bytes(frame), header))
+                return DeferredReply(self._forward(connection, bytes(frame), header))
             if len(frame) <= SMALL_FRAME_BYTES:
                 request, _ = decoder(route.request_class, version)(frame, header.body_position)
             else:
@@ -189,24 +198,26 @@ class Router:
             return None
         if isinstance(result, Committing):
             count_errors(self._counts, key, result.response)
-            return Ready(
+            return HeldReply(
                 _parts(header.correlation_id, result.response, version),
                 all_of(result.waits_for),
                 _LateRefusal(result, header.correlation_id, version, self._counts),
             )
         if isinstance(result, Parked):
             return self._parked(result, key, header.correlation_id, version)
-        begun = Begun(result)
+        begun = EagerTask(result)
         if begun.is_over:
             if begun.result is None:
                 return None
             count_errors(self._counts, key, begun.result)
             return self._answer(header.correlation_id, begun.result, version)
-        return Later(begun.in_task_of(self._finish(begun, key, header.correlation_id, version)), holds_request=True)
+        return DeferredReply(
+            begun.in_task_of(self._finish(begun, key, header.correlation_id, version)), holds_request=True
+        )
 
     def _answer(self, correlation_id: int, response: Response, version: int) -> Answer:
         answer = LongAnswer(response, version, correlation_id)
-        return answer.parts() if self._long.is_made_at_once(answer) else Later(self._finished(answer))
+        return answer.parts() if self._long.is_made_at_once(answer) else DeferredReply(self._finished(answer))
 
     async def _finish(
         self, response: Awaitable[Response | None], key: int, correlation_id: int, version: int
@@ -229,8 +240,8 @@ class Router:
         self, connection: ServedConnection, frame: memoryview, header: RequestHeader, route: _Route
     ) -> Answer:
         # It begins at once: later the frame may not be there any more.
-        begun = Begun(self._served_long(connection, frame, header, route))
-        return begun.result if begun.is_over else Later(begun.in_task(), holds_request=True)
+        begun = EagerTask(self._served_long(connection, frame, header, route))
+        return begun.result if begun.is_over else DeferredReply(begun.in_task(), holds_request=True)
 
     async def _served_long(
         self, connection: ServedConnection, frame: memoryview, header: RequestHeader, route: _Route
@@ -307,12 +318,12 @@ class Router:
         answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[known])
         return _parts(correlation_id, answer, 0)
 
-    def _parked(self, parked: Parked, key: int, correlation_id: int, version: int) -> Later:
+    def _parked(self, parked: Parked, key: int, correlation_id: int, version: int) -> DeferredReply:
         def answer(response: Response) -> None:
             count_errors(self._counts, key, response)
             later.keep(_parts(correlation_id, response, version))
 
-        later = Promised()
+        later = PromisedReply()
         later.future.add_done_callback(lambda _: parked.leave())
         parked.begin(answer, later.fail)
         return later

@@ -58,7 +58,7 @@ def host_of(peer: str) -> str:
     return peer.rpartition(":")[0].strip("[]")
 
 
-class Later:
+class DeferredReply:
     """An answer that is not there yet. `may_go_on`: the next request of this connection may be served meanwhile.
     `holds_request`: the bytes of the request are still needed."""
 
@@ -77,7 +77,7 @@ class Later:
         self.requests = 0  # that it answers, as they are counted
 
 
-class Ready(Later):
+class HeldReply(DeferredReply):
     """One whose bytes are known, but that may not leave before `leave` is done. If that fails, `taken` makes what is
     sent instead; without it the connection ends."""
 
@@ -116,7 +116,7 @@ def all_of(commits: list[asyncio.Future[None]]) -> asyncio.Future[Any]:
     return done
 
 
-class Promised(Later):
+class PromisedReply(DeferredReply):
     """One that is kept from a callback of the loop, and sent in that callback: a future would take a turn more. The
     future is for its other ends: it failed, or its connection is gone."""
 
@@ -131,7 +131,7 @@ class Promised(Later):
             self.future.set_exception(error)
 
 
-Answer: TypeAlias = Parts | Later | None
+Answer: TypeAlias = Parts | DeferredReply | None
 
 
 class CloseConnection(Exception):
@@ -147,10 +147,10 @@ class _Slot:
         future: asyncio.Future[Parts | None] | asyncio.Future[None] | None,
         blocks: bool,
         taken: AfterFailure | None = None,
-        later: Later | None = None,
+        later: DeferredReply | None = None,
     ) -> None:
         self.later = later
-        self.parts = parts  # known before the future is done, of an answer that is `Ready`
+        self.parts = parts  # known before the future is done, of an answer that is `HeldReply`
         self.future = future
         self.taken = taken
         self.blocks = blocks
@@ -428,7 +428,7 @@ class ServedConnection(Receiving):
             self._count(taken)
             self._take([answer], 0)
             return
-        ready = Ready([answer], all_of(commits), taken)
+        ready = HeldReply([answer], all_of(commits), taken)
         if taken is not None:
             ready.api_key, ready.began_ns, ready.requests = _PRODUCE, taken.began_ns, taken.requests
         self._take(ready, 0)
@@ -449,7 +449,7 @@ class ServedConnection(Receiving):
             answer = None if self.short_way is None else self.short_way(self, frame)
             if answer is None:
                 answer = self._dispatch(self, frame)
-            if isinstance(answer, Later):
+            if isinstance(answer, DeferredReply):
                 answer.api_key, answer.began_ns, answer.requests = frame[_API_KEY_AT], began_ns, 1
             else:
                 counts.answered(frame[_API_KEY_AT], counts.now_ns() - began_ns)
@@ -467,8 +467,8 @@ class ServedConnection(Receiving):
     def _take(self, answer: Answer, budget_bytes: int) -> bool:
         """Sends an answer when its turn comes. Whether the bytes of its request are still needed."""
         is_held = False
-        if isinstance(answer, Later):
-            if type(answer) is Ready:
+        if isinstance(answer, DeferredReply):
+            if type(answer) is HeldReply:
                 slot = _Slot(answer.parts, answer.future, False, answer.taken, answer)
             else:
                 slot = _Slot(None, answer.future, not answer.may_go_on, None, answer)
@@ -479,7 +479,7 @@ class ServedConnection(Receiving):
             if slot.blocks or len(self._outstanding) >= _MOST_OUTSTANDING:
                 self._pause(_ANSWER)
             answer.future.add_done_callback(lambda _: self._answered(slot))
-            if type(answer) is Promised:
+            if type(answer) is PromisedReply:
                 answer.keep = partial(self._deliver, slot)
         elif answer is not None:
             if self._outstanding:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Unpack
 
 from semel.client.admin import admin as asynchronous
-from semel.sync.loop_thread import Face, blocking
+from semel.sync.loop_thread import BlockingClient, blocking
 
 if TYPE_CHECKING:
     from semel.client.option_types import AdminOptions
 
 
-class Admin(Face[asynchronous.Admin]):
+class Admin(BlockingClient[asynchronous.Admin]):
     def __init__(self, **settings: Unpack[AdminOptions]) -> None:
         super().__init__(lambda: asynchronous.Admin(**settings))
 

@@ -10,7 +10,7 @@ from semel.client.consumer import consumer as asynchronous
 from semel.client.metadata import TopicPartition
 from semel.client.serialization import Deserializer
 from semel.client.values import K, Message, V
-from semel.sync.loop_thread import Face, blocking, direct
+from semel.sync.loop_thread import BlockingClient, blocking, direct
 
 if TYPE_CHECKING:
     from semel.client.option_types import ConsumerOptions
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _ITERATION_POLL_MS = 1000
 
 
-class Consumer(Face[asynchronous.Consumer[K, V]], Generic[K, V]):
+class Consumer(BlockingClient[asynchronous.Consumer[K, V]], Generic[K, V]):
     """`listener` is called on the loop's thread, inside a poll: it must not call this consumer."""
 
     def __init__(

@@ -55,7 +55,7 @@ class LoopThread:
 
 _lock = threading.Lock()
 _shared: LoopThread | None = None
-_open: WeakSet[Face[Any]] = WeakSet()
+_open: WeakSet[BlockingClient[Any]] = WeakSet()
 
 
 def _take() -> LoopThread:
@@ -106,7 +106,7 @@ class Startable(Protocol):
 C = TypeVar("C", bound=Startable)
 
 
-class Face(Generic[C]):
+class BlockingClient(Generic[C]):
     """What the blocking classes share. The client behind it is made, started and used on the loop's thread alone."""
 
     def __init__(self, make: Callable[[], C]) -> None:

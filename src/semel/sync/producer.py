@@ -24,7 +24,7 @@ from semel.client.producer.record_input import Record, check_partition
 from semel.client.producer.unseen import Unseen, UnseenFailures, raise_or_note
 from semel.client.serialization import NotReady, Serializer
 from semel.client.values import GroupIdentity, Headers, OffsetAndMetadata, RecordMetadata
-from semel.sync.loop_thread import Face, blocking
+from semel.sync.loop_thread import BlockingClient, blocking
 
 if TYPE_CHECKING:
     from semel.client.option_types import ProducerOptions
@@ -119,7 +119,7 @@ class Delivery:
 _waiters = threading.Lock()
 
 
-class Producer(Face[asynchronous.Producer[K_contra, V_contra]], Generic[K_contra, V_contra]):
+class Producer(BlockingClient[asynchronous.Producer[K_contra, V_contra]], Generic[K_contra, V_contra]):
     def __init__(
         self,
         *,

@@ -11,7 +11,7 @@ from broker_harness import Node, simulated
 
 from semel.broker.authoriser import AllowAll
 from semel.broker.router import Router
-from semel.rpc.served import Later
+from semel.rpc.served import DeferredReply
 from semel.wire.frame import request_bytes
 from semel.wire.spec.init_producer_id import InitProducerIdRequest
 
@@ -33,7 +33,7 @@ async def test_a_request_that_is_cancelled_before_its_task_began_leaves_nothing_
     )
     frame = request_bytes(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 4, 1, "raw")
     later = router.dispatch(cast(Any, Connection()), memoryview(frame)[LENGTH_BYTES:])
-    assert isinstance(later, Later)
+    assert isinstance(later, DeferredReply)
     with warnings.catch_warnings(record=True) as told:
         # Of a coroutine that was never awaited. What others have left open may be noticed here, too, and is not meant.
         warnings.simplefilter("ignore")

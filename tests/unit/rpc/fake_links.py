@@ -11,7 +11,7 @@ from semel.config import ListenerKind, NodeListener
 from semel.host.api import FileRange, Host, Link, Part, Receiver, made
 from semel.metrics.node_counts import RequestCounts
 from semel.rpc.budget import MemoryBudget
-from semel.rpc.served import Answer, Later, Promised, Ready, ServedConnection
+from semel.rpc.served import Answer, DeferredReply, HeldReply, PromisedReply, ServedConnection
 from semel.rpc.server import Limits, Server
 
 MEGABYTE = 1 << 20
@@ -173,10 +173,10 @@ class Dispatcher:
         """Requests that begin so wait: the list holds their answers to be."""
         futures: list[asyncio.Future[Any]] = []
 
-        def rule(data: bytes) -> Later:
+        def rule(data: bytes) -> DeferredReply:
             future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             futures.append(future)
-            return Later(future, may_go_on=may_go_on, holds_request=holds_request)
+            return DeferredReply(future, may_go_on=may_go_on, holds_request=holds_request)
 
         self.rules[beginning.encode()] = rule
         return futures
@@ -185,19 +185,19 @@ class Dispatcher:
         """Requests that begin so are answered with their own bytes when the future of each, in the list, is done."""
         futures: list[asyncio.Future[None]] = []
 
-        def rule(data: bytes) -> Ready:
+        def rule(data: bytes) -> HeldReply:
             futures.append(asyncio.get_running_loop().create_future())
-            return Ready([framed(data)], futures[-1])
+            return HeldReply([framed(data)], futures[-1])
 
         self.rules[beginning.encode()] = rule
         return futures
 
-    def promised(self, beginning: str) -> list[Promised]:
+    def promised(self, beginning: str) -> list[PromisedReply]:
         """Requests that begin so are promised an answer: the list holds the promises."""
-        promises: list[Promised] = []
+        promises: list[PromisedReply] = []
 
-        def rule(data: bytes) -> Promised:
-            promises.append(Promised())
+        def rule(data: bytes) -> PromisedReply:
+            promises.append(PromisedReply())
             return promises[-1]
 
         self.rules[beginning.encode()] = rule

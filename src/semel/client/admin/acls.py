@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from semel.client.admin.asking import AdminPart, problem_of
+from semel.client.admin.admin_requests import AdminPart, problem_of
 from semel.client.admin.outcome import Sheet, admin_error
 from semel.client.admin.security_values import (
     AclBinding,

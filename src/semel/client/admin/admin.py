@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Unpack
 
 from semel.client.admin.acls import AclsPart
-from semel.client.admin.asking import Asking
+from semel.client.admin.admin_requests import AdminRequests
 from semel.client.admin.cluster_info import ClusterPart
 from semel.client.admin.configs import ConfigsPart
 from semel.client.admin.group_offsets import GroupOffsetsPart
@@ -62,16 +62,16 @@ class Admin(
         """Finds the cluster. Raises Disconnected when nobody answers within `bootstrap_timeout_ms`."""
         if self._is_closed:
             raise Closed("the admin was closed: make a new one")
-        if self._asking is not None:
+        if self._requests is not None:
             raise IllegalState("the admin was started already")
         host = self._given_host
         if host is None:
             from semel.host.real import real_host
 
             host = self._own_host = real_host()
-        self._asking = Asking(Cluster(host, self._settings), self._settings)
+        self._requests = AdminRequests(Cluster(host, self._settings), self._settings)
         try:
-            await self._asking.cluster.start()
+            await self._requests.cluster.start()
         except BaseException:
             await self.close()
             raise
@@ -81,8 +81,8 @@ class Admin(
         if self._is_closed:
             return
         self._is_closed = True
-        if self._asking is not None:
-            await self._asking.cluster.close()
+        if self._requests is not None:
+            await self._requests.cluster.close()
         if self._own_host is not None:
             self._own_host.close()
 

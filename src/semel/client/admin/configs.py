@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
-from semel.client.admin.asking import AdminPart, Route
+from semel.client.admin.admin_requests import AdminPart, Route
 from semel.client.admin.outcome import Sheet, V
 from semel.client.admin.values import (
     ConfigEntry,

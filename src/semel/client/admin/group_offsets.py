@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from semel.client.admin.asking import by_topic, names_of
+from semel.client.admin.admin_requests import by_topic, names_of
 from semel.client.admin.group_values import GroupDescription, PartitionLag
 from semel.client.admin.groups import GroupsPart
 from semel.client.admin.offsets import OffsetsPart

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from semel.client.admin.asking import AdminPart, names_of
+from semel.client.admin.admin_requests import AdminPart, names_of
 from semel.client.admin.group_values import CLASSIC, CONSUMER, GroupDescription, GroupMember, ListedGroup
 from semel.client.admin.outcome import Sheet
 from semel.client.consumer.membership.protocol import PROTOCOL_TYPE, read_assignment, read_subscription

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from semel.client.admin.asking import AdminPart, Places, by_topic
+from semel.client.admin.admin_requests import AdminPart, Places, by_topic
 from semel.client.admin.outcome import Sheet
 from semel.client.admin.values import OffsetSpec
 from semel.client.errors import BadSetting

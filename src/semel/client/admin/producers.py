@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from semel.client.admin.asking import Places, by_topic
+from semel.client.admin.admin_requests import Places, by_topic
 from semel.client.admin.group_values import OpenTransaction, OpenTransactions, ProducerState, TransactionDescription
 from semel.client.admin.outcome import AdminErrors, Sheet
 from semel.client.admin.transactions import TransactionsPart

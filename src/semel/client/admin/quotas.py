@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from semel.client.admin.asking import AdminPart, problem_of
+from semel.client.admin.admin_requests import AdminPart, problem_of
 from semel.client.admin.outcome import Sheet
 from semel.client.admin.security_values import CLIENT_ID, IP, USER, QuotaEntity, QuotaMatch
 from semel.client.errors import BadSetting

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from semel.client.admin.asking import by_topic
+from semel.client.admin.admin_requests import by_topic
 from semel.client.admin.offsets import OffsetsPart
 from semel.client.admin.outcome import Sheet
 from semel.client.admin.values import OffsetSpec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from semel.client.admin.asking import AdminPart, Places, by_topic, problem_of
+from semel.client.admin.admin_requests import AdminPart, Places, by_topic, problem_of
 from semel.client.admin.outcome import Sheet
 from semel.client.admin.values import ElectionType, Reassignment
 from semel.client.metadata import TopicPartition

@@ -6,7 +6,7 @@ import hashlib
 import secrets
 from collections.abc import Iterable
 
-from semel.client.admin.asking import AdminPart, names_of, problem_of
+from semel.client.admin.admin_requests import AdminPart, names_of, problem_of
 from semel.client.admin.outcome import Sheet, admin_error
 from semel.client.admin.security_values import ScramCredential, ScramDeletion, ScramMechanism
 from semel.client.errors import BadSetting

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
-from semel.client.admin.asking import AdminPart, Ask, names_of
+from semel.client.admin.admin_requests import AdminPart, Ask, names_of
 from semel.client.admin.configs import config_text
 from semel.client.admin.outcome import AdminErrors, Sheet, V
 from semel.client.admin.values import ConfigEntry, ConfigSource, CreatedTopic, NewTopic

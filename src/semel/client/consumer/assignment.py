@@ -13,8 +13,8 @@ from typing import Any
 
 from semel.client.cluster import Cluster
 from semel.client.consumer.membership.api import Partitions
-from semel.client.consumer.positioning import Positioning
-from semel.client.consumer.positions import Readings
+from semel.client.consumer.position_resolver import PositionResolver
+from semel.client.consumer.positions import PartitionReaders
 from semel.client.consumer.subscription import Subscription
 from semel.client.errors import IllegalState
 
@@ -26,8 +26,8 @@ class Assignment:
         self,
         cluster: Cluster,
         subscription: Subscription,
-        readings: Readings,
-        positioning: Positioning,
+        readings: PartitionReaders,
+        position_resolver: PositionResolver,
         *,
         before_revoking: Callable[[], Awaitable[None]],
         changed: Callable[[], None],
@@ -37,7 +37,7 @@ class Assignment:
         self._cluster = cluster
         self._subscription = subscription
         self._readings = readings
-        self._positioning = positioning
+        self._position_resolver = position_resolver
         self._before_revoking = before_revoking
         self._changed = changed
         self._look = look
@@ -70,8 +70,8 @@ class Assignment:
         """Positions are looked for at once: the listener may ask for them, or seek, which wins."""
         try:
             self._cluster.watch({partition.topic for partition in partitions})
-            self._readings.add(sorted(partitions), self._positioning.first_phase)
-            self._positioning.kick()
+            self._readings.add(sorted(partitions), self._position_resolver.first_phase)
+            self._position_resolver.kick()
             await self._tell("on_partitions_assigned", partitions)
         finally:
             self._changed()

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from semel.client.consumer.commits import GroupOffsets
-from semel.client.consumer.positions import Reading, Readings
+from semel.client.consumer.positions import PartitionReaders, Reading
 from semel.client.consumer.settings import ConsumerSettings
 from semel.client.errors import CommitFailed, SemelError
 from semel.client.metadata import TopicPartition
@@ -21,7 +21,7 @@ logger = logging.getLogger("semel.client")
 
 
 class AutoCommit:
-    def __init__(self, settings: ConsumerSettings, readings: Readings, offsets: GroupOffsets) -> None:
+    def __init__(self, settings: ConsumerSettings, readings: PartitionReaders, offsets: GroupOffsets) -> None:
         self._interval_s = settings.auto_commit_interval_ms / 1000
         self._timeout_s = settings.api_timeout_s
         self._readings = readings
@@ -75,7 +75,7 @@ def positions(readings: Iterable[Reading], *, also_committed: bool = False) -> d
     }
 
 
-def note_committed(readings: Readings, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+def note_committed(readings: PartitionReaders, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
     for partition, committed in offsets.items():
         reading = readings.get(partition)
         if reading is not None:

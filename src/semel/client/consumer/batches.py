@@ -41,16 +41,16 @@ class BatchReader(Generic[K, V]):
     def stop(self) -> None:
         """`next` gives no more batches, also one that waits."""
         self._is_stopped = True
-        self._parts.bell.ring()
+        self._parts.wakeup.wake()
 
     async def next(self, most: int) -> Batch[K, V] | None:
         """The next batch, as soon as there is one; None after `stop`, and when the consumer was closed."""
-        handing = self._parts.handing
+        record_queue = self._parts.record_queue
         found: dict[TopicPartition, list[Message[K, V]]] = {}
 
         def take() -> bool | None:
             if not self._is_stopped:
-                found.update(handing.messages(most, None))
+                found.update(record_queue.messages(most, None))
             return True if found or self._is_stopped else None
 
         try:
@@ -59,7 +59,7 @@ class BatchReader(Generic[K, V]):
             return None
         if not found:
             return None
-        return Batch(found, positions(self._parts.readings), dict(handing.unfinished))
+        return Batch(found, positions(self._parts.readings), dict(record_queue.unfinished))
 
     def rewind(self, batch: Batch[K, V]) -> None:
         """Reads it again, but for partitions that were given away meanwhile: those have a Reading of their own."""

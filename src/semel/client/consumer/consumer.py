@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, Unpack
 
 from semel.client.consumer.batches import BatchReader
 from semel.client.consumer.columns import ColumnReader
-from semel.client.consumer.handing import Only
 from semel.client.consumer.parts import Parts
 from semel.client.consumer.positions import Reading
+from semel.client.consumer.record_queue import Only
 from semel.client.consumer.reset_policy import EARLIEST, LATEST
 from semel.client.consumer.settings import ConsumerSettings
 from semel.client.consumer.subscription import Mode
@@ -139,7 +139,7 @@ class Consumer(Generic[K, V]):
             reading.paused = False
             self._parts.readings.enqueue(reading)
         self._parts.fetcher.kick()
-        self._parts.bell.ring()
+        self._parts.wakeup.wake()
 
     def paused(self) -> frozenset[TopicPartition]:
         return frozenset(reading.partition for reading in self._parts.readings if reading.paused)
@@ -179,9 +179,9 @@ class Consumer(Generic[K, V]):
 
     async def _more_messages(self, only: Only) -> Iterator[Message[K, V]]:
         """Those of one batch. Whoever takes them one by one takes them of the same iterator."""
-        handing, polling = self._parts.handing, self._parts.polling
+        record_queue, polling = self._parts.record_queue, self._parts.polling
         self._check_reading()
-        found = await polling.poll(lambda: handing.one_by_one(only), None)
+        found = await polling.poll(lambda: record_queue.one_by_one(only), None)
         if found is None:
             return iter(())
         self._messages = found[1].one_by_one()
@@ -200,8 +200,10 @@ class Consumer(Generic[K, V]):
             raise IllegalState(f"max_records={most}: at least 1 is needed")
         only = self._only(partitions)
         self._check_reading()
-        handing = self._parts.handing
-        return await self._parts.polling.poll(lambda: handing.messages(most, only) or None, timeout_ms / 1000) or {}
+        record_queue = self._parts.record_queue
+        return (
+            await self._parts.polling.poll(lambda: record_queue.messages(most, only) or None, timeout_ms / 1000) or {}
+        )
 
     async def poll(
         self, timeout_ms: float = 0, max_records: int | None = None
@@ -224,7 +226,7 @@ class Consumer(Generic[K, V]):
         if max_records is not None and max_records < 1:
             raise IllegalState(f"max_records={max_records}: at least 1 is needed")
         self._check_reading()
-        handing = self._parts.handing
+        record_queue = self._parts.record_queue
         most = sys.maxsize if max_records is None else max_records
         reader = ColumnReader(
             with_headers=with_headers,
@@ -233,7 +235,7 @@ class Consumer(Generic[K, V]):
         )
 
         def take() -> bool | None:
-            handing.each(most, None, reader.take)
+            record_queue.each(most, None, reader.take)
             return reader.has_rows or None
 
         await self._parts.polling.poll(take, timeout_ms / 1000)
@@ -329,25 +331,25 @@ class Consumer(Generic[K, V]):
     # -- the cluster
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return await self._parts.questions.beginnings(partitions)
+        return await self._parts.offset_lookups.beginnings(partitions)
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset behind the last record; with read_committed, the last stable offset."""
-        return await self._parts.questions.endings(partitions)
+        return await self._parts.offset_lookups.endings(partitions)
 
     async def offsets_for_times(
         self, timestamps_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record with that timestamp or a later one; None where there is none."""
-        return await self._parts.questions.by_time(timestamps_ms)
+        return await self._parts.offset_lookups.by_time(timestamps_ms)
 
     async def partitions_for_topic(self, topic: str) -> set[int] | None:
         """None if there is no such topic."""
-        return await self._parts.questions.partitions_of(topic)
+        return await self._parts.offset_lookups.partitions_of(topic)
 
     async def topics(self) -> set[str]:
         """All topics that this client may see."""
-        return await self._parts.questions.topics()
+        return await self._parts.offset_lookups.topics()
 
     # -- checks
 

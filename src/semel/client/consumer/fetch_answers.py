@@ -11,7 +11,7 @@ from semel.client.cluster import Cluster
 from semel.client.consumer.fetch_session import Key
 from semel.client.consumer.fetched import Fetched
 from semel.client.consumer.isolation import AbortedTransactions
-from semel.client.consumer.positions import Event, Reading, Readings
+from semel.client.consumer.positions import Event, PartitionReaders, Reading
 from semel.client.consumer.settings import ConsumerSettings
 from semel.client.errors import CorruptRecords, OffsetOutOfRange, error_for
 from semel.client.metadata import NO_NODE, Node
@@ -19,7 +19,7 @@ from semel.wire.errors import ErrorCode
 from semel.wire.spec.fetch import FetchResponse, FetchResponsePartition
 
 if TYPE_CHECKING:
-    from semel.client.consumer.fetcher import Asking
+    from semel.client.consumer.fetcher import AskedPartition
 
 logger = logging.getLogger("semel.client")
 
@@ -51,7 +51,7 @@ class FetchAnswers:
         self,
         cluster: Cluster,
         settings: ConsumerSettings,
-        readings: Readings,
+        readings: PartitionReaders,
         *,
         later: Callable[[Reading], None],
         moved: Callable[[], None],
@@ -72,7 +72,7 @@ class FetchAnswers:
         if was_full or code not in _NEW_SESSION_HELPS:
             raise error_for(code, "fetching")
 
-    def take(self, node_id: int, asked: Mapping[Key, Asking], response: FetchResponse) -> bool:
+    def take(self, node_id: int, asked: Mapping[Key, AskedPartition], response: FetchResponse) -> bool:
         """Whether there is anything for poll to look at."""
         nodes = [Node(entry.node_id, entry.host, entry.port, entry.rack) for entry in response.node_endpoints]
         found = False

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from semel.client.cluster import Cluster
 from semel.client.consumer.fetch_answers import FetchAnswers
 from semel.client.consumer.fetch_session import FINAL_EPOCH, NO_SESSION, FetchSession, Key, Wanted
-from semel.client.consumer.positions import Phase, Reading, Readings
+from semel.client.consumer.positions import PartitionReaders, Phase, Reading
 from semel.client.consumer.settings import ConsumerSettings
 from semel.client.errors import FatalError, SemelError
 from semel.client.metadata import NO_NODE
@@ -31,7 +31,7 @@ _NAMES_UNTIL = 12
 _NEWEST = 1 << 15
 
 
-class Asking(NamedTuple):
+class AskedPartition(NamedTuple):
     """A partition in a request, and what it was like then: an answer counts only if it still is."""
 
     reading: Reading
@@ -42,7 +42,7 @@ class Asking(NamedTuple):
 class Plan(NamedTuple):
     """What to ask a node for, by name."""
 
-    asking: list[Asking]
+    asking: list[AskedPartition]
     leaves_out: bool
 
 
@@ -65,7 +65,7 @@ class Fetcher:
         self,
         cluster: Cluster,
         settings: ConsumerSettings,
-        readings: Readings,
+        readings: PartitionReaders,
         *,
         news: Callable[[], None],
         unplaced: Callable[[], None],
@@ -190,13 +190,13 @@ class Fetcher:
 
     def _send(
         self, lane: Lane, connection: Connection, plan: Plan
-    ) -> tuple[dict[Key, Asking], asyncio.Future[FetchResponse], bool]:
+    ) -> tuple[dict[Key, AskedPartition], asyncio.Future[FetchResponse], bool]:
         settings = self._settings
         ids = {name: topic.topic_id for name, topic in self._cluster.topics.items()}
         has_ids = all(ids.get(entry.reading.partition.topic, NO_UUID) != NO_UUID for entry in plan.asking)
         version = connection.version_of(FetchRequest, at_most=_NEWEST if has_ids else _NAMES_UNTIL)
         uses_ids = version > _NAMES_UNTIL
-        asked: dict[Key, Asking] = {}
+        asked: dict[Key, AskedPartition] = {}
         wanted: dict[Key, Wanted] = {}
         for entry in plan.asking:
             name, index = entry.reading.partition
@@ -221,7 +221,7 @@ class Fetcher:
 
     def _plan(self, node_id: int) -> Plan:
         now_s = asyncio.get_running_loop().time()
-        asking: list[Asking] = []
+        asking: list[AskedPartition] = []
         leaves_out = False
         for reading in self._readings:
             if reading.phase is not Phase.FETCHING or reading.paused or self._node_of(reading) != node_id:
@@ -229,7 +229,7 @@ class Fetcher:
             if not reading.has_room:
                 leaves_out = True
             elif reading.problem is None and reading.not_before_s <= now_s:
-                asking.append(Asking(reading, reading.version, reading.fetch_position[0]))
+                asking.append(AskedPartition(reading, reading.version, reading.fetch_position[0]))
         return Plan(asking, leaves_out)
 
     def _failed(self, lane: Lane, error: SemelError) -> None:

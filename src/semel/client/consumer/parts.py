@@ -12,19 +12,19 @@ from semel.client.cluster import Cluster
 from semel.client.consumer.alone import Alone
 from semel.client.consumer.assignment import Assignment
 from semel.client.consumer.auto_commit import AutoCommit, note_committed, positions
-from semel.client.consumer.bell import Bell
 from semel.client.consumer.commits import GroupOffsets
 from semel.client.consumer.decoding import Decoder
 from semel.client.consumer.fetcher import Fetcher
-from semel.client.consumer.handing import Handing
 from semel.client.consumer.membership import Membership, new_membership
+from semel.client.consumer.offset_lookups import OffsetLookups
 from semel.client.consumer.offsets import LeaderOffsets
 from semel.client.consumer.polling import Polling
-from semel.client.consumer.positioning import Positioning
-from semel.client.consumer.positions import Event, Phase, Reading, Readings
-from semel.client.consumer.questions import Questions
+from semel.client.consumer.position_resolver import PositionResolver
+from semel.client.consumer.positions import Event, PartitionReaders, Phase, Reading
+from semel.client.consumer.record_queue import RecordQueue
 from semel.client.consumer.settings import CONSUMER, ConsumerSettings
 from semel.client.consumer.subscription import Subscription
+from semel.client.consumer.wakeup import Wakeup
 from semel.client.coordinators import Coordinators
 from semel.client.errors import Closed, IllegalState, RetriableError, SemelError, TimedOut, error_for
 from semel.client.metadata import TopicPartition
@@ -50,14 +50,14 @@ class Parts:
         self._settings = settings
         self._cluster = Cluster(host, settings, allow_auto_create=settings.allow_auto_create_topics)
         self._coordinators = Coordinators(self._cluster)
-        self.readings = Readings()
-        self.bell = Bell()
+        self.readings = PartitionReaders()
+        self.wakeup = Wakeup()
         self.subscription = Subscription(
             broker_resolves=settings.group_protocol == CONSUMER and settings.group_id is not None,
             excludes_internal=settings.exclude_internal_topics,
         )
         leaders = LeaderOffsets(self._cluster, settings)
-        self.questions = Questions(self._cluster, settings, leaders)
+        self.offset_lookups = OffsetLookups(self._cluster, settings, leaders)
         self._group: GroupOffsets | None = None
         self._auto_commit: AutoCommit | None = None
         if settings.group_id is not None:
@@ -71,35 +71,40 @@ class Parts:
             )
             if settings.auto_commits:
                 self._auto_commit = AutoCommit(settings, self.readings, self._group)
-        self._positioning = Positioning(
+        self._position_resolver = PositionResolver(
             self._cluster,
             settings,
             self.readings,
             leaders,
             self._group,
             placed=self._positions_found,
-            news=self.bell.ring,
+            news=self.wakeup.wake,
             broke=self._task_ended,
         )
         self.fetcher = Fetcher(
             self._cluster,
             settings,
             self.readings,
-            news=self.bell.ring,
-            unplaced=self._positioning.kick,
+            news=self.wakeup.wake,
+            unplaced=self._position_resolver.kick,
             broke=self._task_ended,
         )
-        self.handing = Handing(
+        self.record_queue = RecordQueue(
             self.readings, Decoder(settings), has_room=self.fetcher.kick, raised=self._problem_was_raised
         )
         self.polling = Polling(
-            self.fetcher, self.handing, self.bell, self._auto_commit, problem=self._problem, pulse_s=_pulse_s(settings)
+            self.fetcher,
+            self.record_queue,
+            self.wakeup,
+            self._auto_commit,
+            problem=self._problem,
+            pulse_s=_pulse_s(settings),
         )
         self._assignment = Assignment(
             self._cluster,
             self.subscription,
             self.readings,
-            self._positioning,
+            self._position_resolver,
             before_revoking=self._commit_before_revoking,
             changed=self._assignment_changed,
             look=self.polling.look,
@@ -127,7 +132,7 @@ class Parts:
         self.is_started = True
         if self.subscription.is_subscribed:
             self._join()
-        self._positioning.kick()
+        self._position_resolver.kick()
         self.fetcher.kick()
 
     async def close(self, timeout_s: float, *, leave_unfinished: bool = False) -> None:
@@ -165,7 +170,7 @@ class Parts:
         await asyncio.gather(*self._commits, return_exceptions=True)
         if self._auto_commit is not None:
             await self._auto_commit.close()
-        await self._positioning.close()
+        await self._position_resolver.close()
         await self.fetcher.close()
         if self._membership is not None:
             await self._membership.close()
@@ -177,7 +182,7 @@ class Parts:
     def _take_back(self) -> None:
         """What was handed out last may not be finished: positions go back to before it."""
         for reading in self.readings:
-            offset = self.handing.unfinished.get(reading, reading.finished_position)
+            offset = self.record_queue.unfinished.get(reading, reading.finished_position)
             if reading.has_position and offset < reading.position:
                 reading.place(Event.SEEK, offset, reading.offset_epoch)
 
@@ -232,13 +237,13 @@ class Parts:
             self._auto_commit.begin()
         held = self.readings.partitions
         self.readings.remove(held.difference(wanted))
-        self.readings.add(wanted, self._positioning.first_phase)
+        self.readings.add(wanted, self._position_resolver.first_phase)
         if not wanted:
             self.subscription.clear()
         if self.is_started:
             self._cluster.unwatch({one.topic for one in held} - {one.topic for one in wanted})
             self._watch()
-            self._positioning.kick()
+            self._position_resolver.kick()
             self.fetcher.kick()
         self.polling.look()
 
@@ -247,16 +252,16 @@ class Parts:
     def seek(self, reading: Reading, place: OffsetAndMetadata) -> None:
         reading.place(Event.SEEK, place.offset, place.leader_epoch)
         reading.leader_epoch = -1
-        self._positioning.meet_leader(reading)
+        self._position_resolver.meet_leader(reading)
         self._positions_found()
         if self.is_started:
-            self._positioning.kick()
+            self._position_resolver.kick()
 
     def seek_to_end(self, readings: Iterable[Reading], end: int) -> None:
         for reading in readings:
             reading.unplace(Event.SEEK_END, end)
         if self.is_started:
-            self._positioning.kick()
+            self._position_resolver.kick()
 
     async def position(self, reading: Reading) -> int:
         """Waits until it is known."""
@@ -271,7 +276,7 @@ class Parts:
                 return reading.position
             if asyncio.get_running_loop().time() >= deadline_s:
                 raise TimedOut(f"the position in {reading.partition} was not found in time")
-            await self.bell.heard(deadline_s)
+            await self.wakeup.wait(deadline_s)
 
     # -- commits
 
@@ -347,21 +352,21 @@ class Parts:
         if self.subscription.resolve(self._cluster.topics) and self._membership is not None:
             self._membership.subscription_changed()
         self._find_topic_problem()
-        self._positioning.cluster_changed()
+        self._position_resolver.cluster_changed()
         self.fetcher.cluster_changed()
 
     def _positions_found(self) -> None:
         self.fetcher.kick()
-        self.bell.ring()
+        self.wakeup.wake()
 
     def _assignment_changed(self) -> None:
-        self._positioning.kick()
+        self._position_resolver.kick()
         self.fetcher.kick()
         self.polling.look()
 
     def _problem_was_raised(self, reading: Reading) -> None:
         self.fetcher.later(reading)
-        self._positioning.kick()
+        self._position_resolver.kick()
 
     def _find_topic_problem(self) -> None:
         self._topic_problem = None
@@ -371,14 +376,14 @@ class Parts:
             if topic is not None and topic.error_code in _HOPELESS:
                 self._topic_problem = error_for(topic.error_code, f"reading topic {name!r}")
                 self._topic_problem_is_told = False
-                self.bell.ring()
+                self.wakeup.wake()
                 return
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         """What a task of ours has not expected would otherwise be a consumer that silently reads nothing."""
         if not task.cancelled() and task.exception() is not None:
             self._broken = task.exception()
-            self.bell.ring()
+            self.wakeup.wake()
 
     def _problem(self) -> BaseException | None:
         """Raised once if there is something else to read, by every poll if not."""

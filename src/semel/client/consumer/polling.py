@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from semel.client.consumer.auto_commit import AutoCommit
-from semel.client.consumer.bell import Bell
 from semel.client.consumer.fetcher import Fetcher
-from semel.client.consumer.handing import Handing
 from semel.client.consumer.membership.api import Membership
+from semel.client.consumer.record_queue import RecordQueue
+from semel.client.consumer.wakeup import Wakeup
 from semel.client.errors import Closed, IllegalState
 from semel.client.serialization import NotReady
 
@@ -28,8 +28,8 @@ class Polling:
     def __init__(
         self,
         fetcher: Fetcher,
-        handing: Handing,
-        bell: Bell,
+        record_queue: RecordQueue,
+        wakeup: Wakeup,
         auto_commit: AutoCommit | None,
         *,
         problem: Callable[[], BaseException | None],
@@ -41,8 +41,8 @@ class Polling:
         """Set when one who is given messages one by one must poll before the next."""
         self.is_closed = False
         self._fetcher = fetcher
-        self._handing = handing
-        self._bell = bell
+        self._record_queue = record_queue
+        self._wakeup = wakeup
         self.auto_commit = auto_commit
         self._problem = problem
         self._pulse_s = pulse_s
@@ -53,7 +53,7 @@ class Polling:
     def look(self) -> None:
         """Something is to be looked at, by a poll that waits or by the next one."""
         self.needs_attention = True
-        self._bell.ring()
+        self._wakeup.wake()
 
     async def poll(self, take: Callable[[], T | None], timeout_s: float | None) -> T | None:
         """What `take` finds: now, or within the time; None if nothing."""
@@ -82,7 +82,7 @@ class Polling:
                 if not self._fetcher.poll_waits:
                     self._fetcher.poll_waits = True
                     self._fetcher.kick()
-                await self._bell.heard(deadline_s)
+                await self._wakeup.wait(deadline_s)
         finally:
             self._leave()
 
@@ -97,7 +97,7 @@ class Polling:
         self.refuse_inside("poll")
         self._is_inside = True
         self.needs_attention = False
-        self._handing.unfinished.clear()
+        self._record_queue.unfinished.clear()
         if self.membership is not None:
             self.membership.polled()
 
@@ -109,7 +109,7 @@ class Polling:
             if not self.membership.is_settled():
                 self.needs_attention = True
         if self.is_closed:
-            self._bell.ring()
+            self._wakeup.wake()
 
     async def _keep_up(self) -> None:
         """The program asks for more, so all that it was given before counts as done."""
@@ -149,6 +149,6 @@ class Polling:
         self.is_closed = True
         if self._pulse is not None:
             self._pulse.cancel()
-        self._bell.ring()
+        self._wakeup.wake()
         while self._is_inside and asyncio.get_running_loop().time() < deadline_s:
-            await self._bell.heard(deadline_s)
+            await self._wakeup.wait(deadline_s)

@@ -282,7 +282,7 @@ class Reading:
         return taken
 
 
-class Readings:
+class PartitionReaders:
     """All assigned partitions, in the order in which they are fetched, and the queue of those that hold something."""
 
     def __init__(self) -> None:

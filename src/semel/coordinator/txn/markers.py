@@ -23,7 +23,7 @@ from semel.coordinator.txn.transactions import TopicPartition, Transaction
 from semel.log.errors import Refused
 from semel.log.types import Epoch, ProducerId
 from semel.records.control import ControlType
-from semel.rpc.begun import Begun
+from semel.rpc.eager_task import EagerTask
 from semel.wire.errors import ErrorCode
 
 logger = logging.getLogger("semel.coordinator")
@@ -85,7 +85,7 @@ class MarkerWriter:
     def start(self, transaction: Transaction, coordinator_epoch: Epoch, decided: Commit) -> None:
         """Begins when the decision is committed: at once, if it is. Whoever waits for that commit from now on goes on
         after the markers are written that belong to this node, and finds in `when_written` whether there are others."""
-        begun = Begun(self._see_to(transaction, coordinator_epoch, decided))
+        begun = EagerTask(self._see_to(transaction, coordinator_epoch, decided))
         if not begun.is_over:
             self._keep(transaction.transactional_id, coordinator_epoch, begun.in_task())
 
@@ -239,7 +239,7 @@ class _Ending:
         """Whether this node still coordinates the transaction, in the epoch that its markers carry."""
         return self._is_coordinator(self._transaction.transactional_id, self._coordinator_epoch)
 
-    def _attempt(self, partition: TopicPartition, elsewhere: list[asyncio.Future[None]]) -> Begun[bool] | bool:
+    def _attempt(self, partition: TopicPartition, elsewhere: list[asyncio.Future[None]]) -> EagerTask[bool] | bool:
         """Whether the marker of one partition is written, at once or when it is committed. Those that other nodes have
         to write are added to `elsewhere`."""
         transaction = self._transaction
@@ -259,7 +259,7 @@ class _Ending:
             return True
         if isinstance(commit, asyncio.Future) and self._sink.is_elsewhere(partition):
             elsewhere.append(commit)
-        return Begun(self._committed(partition, commit))
+        return EagerTask(self._committed(partition, commit))
 
     async def _committed(self, partition: TopicPartition, commit: Awaitable[None]) -> bool:
         try:

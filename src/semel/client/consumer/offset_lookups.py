@@ -19,7 +19,7 @@ _NEVER_CREATES_SINCE = 4
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
-class Questions:
+class OffsetLookups:
     def __init__(self, cluster: Cluster, settings: ConsumerSettings, leaders: LeaderOffsets) -> None:
         self._cluster = cluster
         self._settings = settings

@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 
 
-class Bell:
+class Wakeup:
     def __init__(self) -> None:
         self._waiting: list[asyncio.Future[None]] = []
 
-    def ring(self) -> None:
+    def wake(self) -> None:
+        """Whoever waits goes on."""
         if self._waiting:
             waiting, self._waiting = self._waiting, []
             for waiter in waiting:
                 if not waiter.done():
                     waiter.set_result(None)
 
-    async def heard(self, deadline_s: float | None) -> None:
-        """Returns at the next ring, or at the deadline."""
+    async def wait(self, deadline_s: float | None) -> None:
+        """Returns at the next `wake`, or at the deadline."""
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
         self._waiting.append(waiter)

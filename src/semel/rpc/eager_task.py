@@ -13,7 +13,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Begun(Generic[T]):
+class EagerTask(Generic[T]):
     """At its end, with a `result`, or at the first thing that it waits for: awaited, or `in_task`, it goes on there."""
 
     is_over = False

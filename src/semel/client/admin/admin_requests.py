@@ -46,7 +46,7 @@ def problem_of(answer: Response) -> tuple[int, str | None]:
     return getattr(answer, "error_code", ErrorCode.NONE), getattr(answer, "error_message", None)
 
 
-class Asking:
+class AdminRequests:
     def __init__(self, cluster: Cluster, settings: AdminSettings) -> None:
         self.cluster = cluster
         self.coordinators = Coordinators(cluster)
@@ -313,13 +313,13 @@ def by_topic(places: Iterable[TopicPartition]) -> dict[str, list[int]]:
 class AdminPart:
     """What the parts of the admin stand on: each has the calls of one noun."""
 
-    _asking: Asking | None = None
+    _requests: AdminRequests | None = None
     _is_closed = False
 
     @property
-    def _ask(self) -> Asking:
+    def _ask(self) -> AdminRequests:
         if self._is_closed:
             raise Closed("the admin was closed")
-        if self._asking is None:
+        if self._requests is None:
             raise IllegalState("the admin was not started: use `async with`, or await start() first")
-        return self._asking
+        return self._requests

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from semel.client.consumer.decoding import Decoded, Decoder
-from semel.client.consumer.positions import Phase, Reading, Readings
+from semel.client.consumer.positions import PartitionReaders, Phase, Reading
 from semel.client.errors import PositionError
 from semel.client.metadata import TopicPartition
 from semel.client.serialization import NotReady
@@ -19,10 +19,10 @@ Only = frozenset[TopicPartition] | None
 """The partitions that are asked for; None: all."""
 
 
-class Handing:
+class RecordQueue:
     def __init__(
         self,
-        readings: Readings,
+        readings: PartitionReaders,
         decoder: Decoder,
         *,
         has_room: Callable[[], None],

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from semel.rpc.begun import Begun
+from semel.rpc.eager_task import EagerTask
 
 
 async def test_one_that_does_not_wait_is_over_at_once() -> None:
     async def three() -> int:
         return 3
 
-    begun = Begun(three())
+    begun = EagerTask(three())
     assert begun.is_over
     assert begun.result == 3
     assert await begun == 3
@@ -27,7 +27,7 @@ async def test_none_is_a_result() -> None:
     async def nothing() -> None:
         return None
 
-    assert Begun(nothing()).is_over
+    assert EagerTask(nothing()).is_over
 
 
 async def test_what_it_raises_before_it_waits_is_raised() -> None:
@@ -35,7 +35,7 @@ async def test_what_it_raises_before_it_waits_is_raised() -> None:
         raise KeyError("k")
 
     with pytest.raises(KeyError):
-        Begun(wrong())
+        EagerTask(wrong())
 
 
 async def test_what_others_do_between_its_beginning_and_its_task_is_not_missed() -> None:
@@ -44,7 +44,7 @@ async def test_what_others_do_between_its_beginning_and_its_task_is_not_missed()
     async def waiting() -> int:
         return await future + 1
 
-    begun = Begun(waiting())
+    begun = EagerTask(waiting())
     assert not begun.is_over
     future.set_result(1)
     assert await begun.in_task() == 2
@@ -57,7 +57,7 @@ async def test_several_may_wait_for_the_same(is_done_before: bool) -> None:
     async def waiting() -> int:
         return await future
 
-    tasks = [Begun(waiting()).in_task() for _ in range(3)]
+    tasks = [EagerTask(waiting()).in_task() for _ in range(3)]
     if not is_done_before:
         await asyncio.sleep(0)
     future.set_result(1)
@@ -98,7 +98,7 @@ async def _told_by(coroutine: Coroutine[Any, Any, Any]) -> Any:
 @pytest.mark.parametrize("seed", range(100))
 async def test_it_goes_on_as_it_would_in_a_task(seed: int) -> None:
     async def begun_first(told: list[Any]) -> Any:
-        return await Begun(_steps(Random(seed), told))
+        return await EagerTask(_steps(Random(seed), told))
 
     plain: list[Any] = []
     early: list[Any] = []
@@ -120,7 +120,7 @@ async def test_whoever_is_given_up_is_cancelled_where_it_waits(has_task: bool) -
         finally:
             told.append("ended")
 
-    begun = Begun(waiting())
+    begun = EagerTask(waiting())
     task = begun.in_task()
     if has_task:
         await asyncio.sleep(0)
@@ -140,7 +140,7 @@ async def test_nobody_complains_of_what_was_given_up_and_ends_with_an_error() ->
     async def waiting() -> None:
         await asyncio.gather(loop.create_future(), loop.create_future())
 
-    task = Begun(waiting()).in_task()
+    task = EagerTask(waiting()).in_task()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from semel.client.cluster import Cluster
 from semel.client.consumer.commits import GroupOffsets
 from semel.client.consumer.offsets import EpochEnd, LeaderOffsets, Listed
-from semel.client.consumer.positions import NO_OFFSET, Event, Phase, Reading, Readings
+from semel.client.consumer.positions import NO_OFFSET, Event, PartitionReaders, Phase, Reading
 from semel.client.consumer.reset_policy import LATEST
 from semel.client.consumer.settings import ConsumerSettings
 from semel.client.errors import LogTruncated, NoOffset, RetriableError, SemelError, UnsupportedByBroker
@@ -22,12 +22,12 @@ from semel.client.metadata import NO_EPOCH, TopicPartition
 logger = logging.getLogger("semel.client")
 
 
-class Positioning:
+class PositionResolver:
     def __init__(
         self,
         cluster: Cluster,
         settings: ConsumerSettings,
-        readings: Readings,
+        readings: PartitionReaders,
         leaders: LeaderOffsets,
         group: GroupOffsets | None,
         *,
