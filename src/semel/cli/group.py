@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from semel.cli.asking import says_yes
 from semel.cli.connection import add_connection_arguments, admin_for, run
 from semel.cli.failures import CommandFailed, Exit
+from semel.cli.live import add_live_arguments, draw_again, title
 from semel.cli.output import Cell, Output, add_output_arguments
 from semel.cli.positions import WHERE, place, position
 
@@ -27,6 +28,7 @@ _LIST = """examples:
 _DESCRIBE = """examples:
   semel group describe books
   semel group describe books --json
+  semel group describe books --watch
 """
 _RESET = """Without --topic, the partitions for which the group has committed something are set. An offset that the log
 does not have becomes the nearest one that it has.
@@ -63,6 +65,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         epilog=_DESCRIBE,
     )
     describe.add_argument("groups", nargs="+", metavar="GROUP")
+    describe.add_argument("--watch", action="store_true", help="again and again, until Ctrl-C")
+    add_live_arguments(describe)
     describe.set_defaults(run=lambda options: run(_describe(options, Output.of(options))))
 
     reset = actions.add_parser(
@@ -153,16 +157,25 @@ async def _describe(options: argparse.Namespace, output: Output) -> int:
     from semel.views.groups import described, group_document
 
     async with admin_for(options) as admin:
-        documents = [
-            group_document(group, lag) for group, lag in [await described(admin, name) for name in options.groups]
-        ]
-    if output.is_json:
-        output.json(documents)
-        return Exit.OK
-    for number, document in enumerate(documents):
-        if number:
-            output.line()
-        _show(output, document)
+
+        async def draw(picture: Output) -> None:
+            documents = [
+                group_document(group, lag) for group, lag in [await described(admin, name) for name in options.groups]
+            ]
+            if picture.is_json:
+                (picture.json_line if options.watch else picture.json)(documents)
+                return
+            if options.watch:
+                title(picture, "groups")
+                picture.line()
+            for number, document in enumerate(documents):
+                if number:
+                    picture.line()
+                _show(picture, document)
+
+        if options.watch:
+            return await draw_again(options, output, draw)
+        await draw(output)
     return Exit.OK
 
 

@@ -6,9 +6,11 @@ follows its record on lines that begin with a bar.
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import sys
+import time
 from types import TracebackType
 
 _FORM = "%(asctime)s %(levelname)s %(name)s %(message)s"
@@ -42,12 +44,38 @@ class LineFormatter(logging.Formatter):
         return _barred(stack_info)
 
 
+class JsonFormatter(logging.Formatter):
+    """One JSON object in a line, for programs that collect logs; times are UTC."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        line: dict[str, str] = {
+            "time": f"{seconds}.{int(record.msecs):03d}Z",
+            "level": record.levelname,
+            "logger": record.name,
+            "message": _cut(record.getMessage()),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        if record.stack_info:
+            line["stack"] = self.formatStack(record.stack_info)
+        return json.dumps(line)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text)} characters)"
+
+
 def _barred(text: str) -> str:
     """A name in an exception may hold a line end: what follows it is a line of the traceback, and seen as such."""
     return "\n".join(f"{_BAR}{one_line(line)}" for line in text.split("\n"))
 
 
-def log_to_stderr(level: int) -> None:
+FORMS: dict[str, type[logging.Formatter]] = {"text": LineFormatter, "json": JsonFormatter}
+
+
+def log_to_stderr(level: int, form: str = "text") -> None:
+    """`form`: one of FORMS."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LineFormatter())
+    handler.setFormatter(FORMS[form]())
     logging.basicConfig(level=level, handlers=[handler])

@@ -27,6 +27,7 @@ COMMANDS = {
     "produce": "send records: from the command line, a file or a pipe",
     "consume": "print records of topics",
     "group": "see what groups have read, set them back, and delete them",
+    "top": "see what goes on in a cluster, live",
     "txn": "see transactions, and end those that hang",
     "console": "see and change a cluster in the browser",
     "pipeline": "run a data pipeline on Spark, each record exactly once",

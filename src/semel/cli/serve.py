@@ -47,6 +47,12 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--log-level", default=os.environ.get("SEMEL_LOG_LEVEL", "INFO"), metavar="LEVEL", help="default INFO"
     )
+    command.add_argument(
+        "--log-format",
+        choices=("text", "json"),
+        default="text",
+        help="how the log is written to standard error: lines for people (default), or a JSON object in each line",
+    )
     command.set_defaults(run=_run)
 
 

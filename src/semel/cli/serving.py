@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     level = logging.getLevelNamesMapping().get(options.log_level.upper())
     if level is None:
         return _refuse(f"--log-level is {options.log_level!r}, it can be DEBUG, INFO, WARNING or ERROR")
-    log_to_stderr(level)
+    log_to_stderr(level, options.log_format)
     try:
         config = node_config(options, _flags(options))
         _check_shape(config)

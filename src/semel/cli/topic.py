@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from semel.cli.asking import says_yes
 from semel.cli.connection import add_connection_arguments, admin_for, pairs, run, shown_options
 from semel.cli.failures import CommandFailed, Exit, NotFound, WrongCall
+from semel.cli.live import add_live_arguments, draw_again, title
 from semel.cli.output import Cell, Output, add_output_arguments, count_text
 from semel.cli.positions import WHERE, at_least_one, place, position
 
@@ -83,6 +84,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     )
     describe.add_argument("topics", nargs="+", metavar="TOPIC")
     describe.add_argument("--all-settings", action="store_true", help="those at their defaults too")
+    describe.add_argument("--watch", action="store_true", help="again and again, until Ctrl-C")
+    add_live_arguments(describe)
     describe.set_defaults(run=lambda options: run(_describe(options, Output.of(options))))
 
     alter = actions.add_parser(
@@ -232,15 +235,24 @@ async def _describe(options: argparse.Namespace, output: Output) -> int:
     from semel.views.topics import described, description
 
     async with admin_for(options) as admin:
-        topics = await described(admin, options.topics)
-        documents = [await description(admin, topic) for topic in topics.values()]
-    if output.is_json:
-        output.json(documents)
-        return Exit.OK
-    for number, document in enumerate(documents):
-        if number:
-            output.line()
-        _show(output, document, options)
+
+        async def draw(picture: Output) -> None:
+            topics = await described(admin, options.topics)
+            documents = [await description(admin, topic) for topic in topics.values()]
+            if picture.is_json:
+                (picture.json_line if options.watch else picture.json)(documents)
+                return
+            if options.watch:
+                title(picture, "topics")
+                picture.line()
+            for number, document in enumerate(documents):
+                if number:
+                    picture.line()
+                _show(picture, document, options)
+
+        if options.watch:
+            return await draw_again(options, output, draw)
+        await draw(output)
     return Exit.OK
 
 

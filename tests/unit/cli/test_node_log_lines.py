@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 
 import pytest
 
-from semel.cli.log_lines import LineFormatter, one_line
+from semel.cli.log_lines import JsonFormatter, LineFormatter, one_line
 
 FORGED = "g\n2026-01-01 00:00:00,000 CRITICAL semel the node stops\x1b[2J\r\u2028\x85\u202e"
 
 
-def logged(say: object, *args: object, **rest: object) -> str:
+def logged(say: object, *args: object, formatter: type[logging.Formatter] = LineFormatter, **rest: object) -> str:
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(LineFormatter())
+    handler.setFormatter(formatter())
     logger = logging.Logger("test")
     logger.addHandler(handler)
     getattr(logger, str(say))(*args, **rest)
@@ -49,3 +50,21 @@ def test_a_line_has_an_end() -> None:
     line = one_line("x" * 100_000)
     assert len(line) < 4200
     assert line.endswith("(100000 characters)")
+
+
+def test_as_json_each_record_is_one_object_in_one_line_whatever_it_quotes() -> None:
+    try:
+        raise ValueError(FORGED)
+    except ValueError as error:
+        line = logged("error", "group %s", FORGED, formatter=JsonFormatter, exc_info=error)
+    assert line.endswith("\n")
+    assert line[:-1].isascii()
+    assert line[:-1].isprintable()
+    found = json.loads(line)
+    assert found["message"] == f"group {FORGED}"
+    assert (found["level"], found["logger"]) == ("ERROR", "test")
+    assert found["time"].endswith("Z")
+    assert "ValueError" in found["exception"]
+    cut = json.loads(logged("info", "%s", "x" * 100_000, formatter=JsonFormatter))["message"]
+    assert len(cut) < 4200
+    assert cut.endswith("(100000 characters)")
