@@ -5,9 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 
+from semel.metrics.client_metrics import CONSUMER, PRODUCER
 from semel.metrics.counts_kernel import BOUNDS_S
 from semel.metrics.declaration import Metric
 from semel.metrics.node_metrics import SECTIONS
+
+CLIENT_SECTIONS = {"Producers of the Python client": PRODUCER, "Consumers of the Python client": CONSUMER}
 
 OPENING = f"""\
 # Metrics
@@ -39,6 +42,10 @@ are ours. A counter only grows while the node runs; a topic that is deleted take
 
 Buckets of histograms end at {BOUNDS_S[0] * 1000:g} ms and, each at twice the one before, at up to {BOUNDS_S[-1]:.0f} s.
 
+`producer.metrics()` and `consumer.metrics()` of the Python client give a dict: the metrics at the end of this page
+without their prefix, with averages. `semel.client.prometheus.register(producer)` adds them to the registry of
+prometheus-client.
+
 The process itself (memory, processor time, descriptors) is told of under the usual names: `process_...`.
 """
 
@@ -50,7 +57,7 @@ def page() -> str:
 
 def _lines() -> Iterator[str]:
     yield OPENING
-    for title, declared in SECTIONS.items():
+    for title, declared in {**SECTIONS, **CLIENT_SECTIONS}.items():
         yield f"## {title}\n"
         yield from _table(declared)
         yield ""

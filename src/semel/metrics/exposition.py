@@ -95,7 +95,7 @@ class _Collected:
 
 
 def _text(metric: Metric, samples: list[Sample], form: TextForm, *, is_first: bool) -> bytes:
-    text = form.encode(_Collected(_family(metric, samples)))
+    text = form.encode(_Collected(family_of(metric, samples)))
     if form.end:
         text = text.removesuffix(form.end)
     if not is_first:  # name, type and sentence of a metric stand once
@@ -103,7 +103,7 @@ def _text(metric: Metric, samples: list[Sample], form: TextForm, *, is_first: bo
     return text
 
 
-def _family(metric: Metric, samples: list[Sample]) -> Family:
+def family_of(metric: Metric, samples: list[Sample]) -> Family:
     family = Family(metric.name, metric.sentence, metric.type.value)
     for values, value in samples:
         labels = dict(zip(metric.labels, values, strict=True))

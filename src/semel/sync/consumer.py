@@ -98,6 +98,8 @@ class Consumer(BlockingClient[asynchronous.Consumer[K, V]], Generic[K, V]):
     highwater = direct(asynchronous.Consumer.highwater)
     last_stable_offset = direct(asynchronous.Consumer.last_stable_offset)
     lag = direct(asynchronous.Consumer.lag)
+    metrics = direct(asynchronous.Consumer.metrics)
+    samples = direct(asynchronous.Consumer.samples)
 
     commit = blocking(asynchronous.Consumer.commit)
     commit_async = direct(asynchronous.Consumer.commit_async)

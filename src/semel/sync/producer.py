@@ -24,7 +24,7 @@ from semel.client.producer.record_input import Record, check_partition
 from semel.client.producer.unseen import Unseen, UnseenFailures, raise_or_note
 from semel.client.serialization import NotReady, Serializer
 from semel.client.values import GroupIdentity, Headers, OffsetAndMetadata, RecordMetadata
-from semel.sync.loop_thread import BlockingClient, blocking
+from semel.sync.loop_thread import BlockingClient, blocking, direct
 
 if TYPE_CHECKING:
     from semel.client.option_types import ProducerOptions
@@ -268,6 +268,9 @@ class Producer(BlockingClient[asynchronous.Producer[K_contra, V_contra]], Generi
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         raise_or_note(self._end(self._close, None), error)
+
+    metrics = direct(asynchronous.Producer.metrics)
+    samples = direct(asynchronous.Producer.samples)
 
     def send_and_wait(
         self,

@@ -24,12 +24,17 @@ from semel.client.consumer.record_queue import Only
 from semel.client.consumer.reset_policy import EARLIEST, LATEST
 from semel.client.consumer.settings import ConsumerSettings
 from semel.client.consumer.subscription import Mode
+from semel.client.counts import ConsumerCounts
 from semel.client.errors import Closed, IllegalState, SemelError
 from semel.client.metadata import TopicPartition
 from semel.client.serialization import Deserializer
 from semel.client.settings import load
 from semel.client.values import GroupIdentity, K, Message, OffsetAndMetadata, OffsetAndTimestamp, V
 from semel.host.api import Host
+from semel.metrics import client_metrics
+from semel.metrics.client_metrics import times_document
+from semel.metrics.counts_kernel import Times
+from semel.metrics.declaration import Metric
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -288,6 +293,47 @@ class Consumer(Generic[K, V]):
         reading = self._reading(partition)
         end = reading.last_stable_offset if self.settings.reads_committed else reading.high_watermark
         return None if end is None or not reading.has_position else max(end - reading.position, 0)
+
+    # -- metrics
+
+    def metrics(self) -> dict[str, Any]:
+        """What was read, and how, since it was started; `lag_of_partitions` is by topic and partition."""
+        parts = self._parts
+        counts = parts.fetcher.counts if parts.is_started else ConsumerCounts()
+        lags = self._lags()
+        return {
+            "records_read": parts.record_queue.records if parts.is_started else 0,
+            "bytes_fetched": counts.size_bytes,
+            "fetches_failed": counts.failed_fetches,
+            **times_document("fetch", counts.fetch_times),
+            "assigned_partitions": len(self.assignment()),
+            "lag": sum(lags.values()),
+            "lag_of_partitions": lags,
+        }
+
+    def samples(self) -> dict[Metric, list[tuple[tuple[str, ...], float | Times]]]:
+        """The same for `semel.client.prometheus`."""
+        parts = self._parts
+        if not parts.is_started:
+            return {}
+        counts, client_id = parts.fetcher.counts, self.settings.client_id
+        values: dict[Metric, float | Times] = {
+            client_metrics.RECORDS_READ: parts.record_queue.records,
+            client_metrics.BYTES_FETCHED: counts.size_bytes,
+            client_metrics.FETCHES_FAILED: counts.failed_fetches,
+            client_metrics.FETCH_TIME: counts.fetch_times,
+        }
+        found: dict[Metric, list[tuple[tuple[str, ...], float | Times]]] = {
+            metric: [((client_id,), value)] for metric, value in values.items()
+        }
+        lags = self._lags().items()
+        found[client_metrics.LAG] = [((client_id, topic, str(index)), lag) for (topic, index), lag in lags]
+        return found
+
+    def _lags(self) -> dict[TopicPartition, int]:
+        """Of the partitions whose end and position are known."""
+        lags = {partition: self.lag(partition) for partition in self.assignment()}
+        return {partition: lag for partition, lag in lags.items() if lag is not None}
 
     # -- commits
 

@@ -18,6 +18,7 @@ from semel.client.consumer.fetch_answers import FetchAnswers
 from semel.client.consumer.fetch_session import FINAL_EPOCH, NO_SESSION, FetchSession, Key, Wanted
 from semel.client.consumer.positions import PartitionReaders, Phase, Reading
 from semel.client.consumer.settings import ConsumerSettings
+from semel.client.counts import ConsumerCounts
 from semel.client.errors import FatalError, SemelError
 from semel.client.metadata import NO_NODE
 from semel.client.peers import ClientConnector, ClientNodes, as_semel_error
@@ -75,6 +76,7 @@ class Fetcher:
         `broke` with a task that has ended: if by an error, it is one of ours."""
         self.poll_waits = False
         """The program waits for records, so those that are left out are not what it waits for: fetches may park."""
+        self.counts = ConsumerCounts()
         self._cluster = cluster
         self._settings = settings
         self._readings = readings
@@ -160,6 +162,7 @@ class Fetcher:
             except Exception as error:
                 lane.session.failed()
                 failures += 1
+                self.counts.failed_fetches += 1
                 self._failed(lane, as_semel_error(error))
                 await asyncio.sleep(self._cluster.backoff_s(failures))
 
@@ -175,8 +178,13 @@ class Fetcher:
         if not plan.asking or lane.is_dry:
             return
         lane.has_changed = False
+        clock = self._cluster.host.clock
+        began_ns = clock.monotonic_ns()
         asked, future, parks = self._send(lane, connection, plan)
         response = await future
+        self.counts.fetch_times.observe(clock.monotonic_ns() - began_ns)
+        for topic in response.responses:
+            self.counts.size_bytes += sum(len(one.records or b"") for one in topic.partitions)
         was_full = lane.session.is_full
         if not lane.session.answered(response):
             logger.debug("node %d ended our fetch session: error code %d", lane.node_id, response.error_code)

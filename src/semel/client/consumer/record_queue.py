@@ -31,6 +31,8 @@ class RecordQueue:
         """`has_room`: a partition could take more. `raised`: its problem was raised; it may be gone by now."""
         self.unfinished: dict[Reading, int] = {}
         """Where partitions stood before what was handed out last: the program may still be working on that."""
+        self.records = 0  # that were handed out
+        self._being_handed: Decoded | None = None
         self._readings = readings
         self._decoder = decoder
         self._has_room = has_room
@@ -69,6 +71,7 @@ class RecordQueue:
                 self._has_room()
             if count:
                 has_taken = True
+                self.records += count
                 self.unfinished[reading] = before
                 most -= count
                 if most <= 0:
@@ -82,6 +85,9 @@ class RecordQueue:
             if reading.has_room and not had_room:
                 self._has_room()
             if decoded is not None:
+                if decoded is not self._being_handed:
+                    self._being_handed = decoded
+                    self.records += len(decoded.messages) - decoded.handed
                 return reading, decoded
             if reading.problem is not None:
                 self._raise(reading)

@@ -21,6 +21,7 @@ else:
     from typing import TypeVar
 
 from semel.client.cluster import Cluster
+from semel.client.counts import ProducerCounts
 from semel.client.errors import (
     AbortTransactionError,
     BadSetting,
@@ -55,6 +56,10 @@ from semel.client.serialization import NotReady, Serializer, converter
 from semel.client.settings import load
 from semel.client.values import Content, GroupIdentity, Headers, OffsetAndMetadata, RecordMetadata
 from semel.host.api import Host
+from semel.metrics import client_metrics
+from semel.metrics.client_metrics import times_document
+from semel.metrics.counts_kernel import Times
+from semel.metrics.declaration import Metric
 from semel.records.batch import read_header
 from semel.records.partitioning import partition_of_key
 
@@ -128,6 +133,38 @@ class Producer(Generic[K_contra, V_contra]):
             self._transactions = Transactions(self._host, self._cluster, self.settings)
         self._sender = Sender(self._host, self._cluster, self._accumulator, self.settings, self._transactions)
         self._is_started = True
+
+    # -- metrics
+
+    def metrics(self) -> dict[str, float]:
+        """What was sent, and how, since it was started."""
+        counts = self._sender.counts if self._is_started else ProducerCounts()
+        batches = counts.batches
+        return {
+            "records_sent": counts.records,
+            "records_failed": counts.failed_records,
+            "batches_sent": batches,
+            "batches_retried": counts.retried_batches,
+            "bytes_sent": counts.size_bytes,
+            "records_per_batch": counts.records / batches if batches else 0.0,
+            "bytes_per_batch": counts.size_bytes / batches if batches else 0.0,
+            **times_document("request", counts.request_times),
+        }
+
+    def samples(self) -> dict[Metric, list[tuple[tuple[str, ...], float | Times]]]:
+        """The same for `semel.client.prometheus`."""
+        if not self._is_started:
+            return {}
+        counts, labels = self._sender.counts, (self.settings.client_id,)
+        values: dict[Metric, float | Times] = {
+            client_metrics.RECORDS_SENT: counts.records,
+            client_metrics.RECORDS_FAILED: counts.failed_records,
+            client_metrics.BATCHES_SENT: counts.batches,
+            client_metrics.BATCHES_RETRIED: counts.retried_batches,
+            client_metrics.BYTES_SENT: counts.size_bytes,
+            client_metrics.PRODUCE_TIME: counts.request_times,
+        }
+        return {metric: [(labels, value)] for metric, value in values.items()}
 
     async def close(self, timeout_s: float | None = None) -> None:
         """Delivers what was sent, aborts a transaction that is open, and ends. What is not delivered within

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from math import inf
 
 from semel.client.cluster import Cluster
+from semel.client.counts import ProducerCounts
 from semel.client.errors import (
     DeliveryTimedOut,
     Disconnected,
@@ -59,6 +60,8 @@ class Sender:
     ) -> None:
         self.flushing = 0
         """How many callers wait for everything to be sent: nothing lingers meanwhile."""
+        self.counts = ProducerCounts()
+        self._clock = host.clock
         self._cluster = cluster
         self._accumulator = accumulator
         self._settings = settings
@@ -260,12 +263,18 @@ class Sender:
         self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
         self._shipments[shipment] = None
         self._watch(shipment)
-        future.add_done_callback(lambda done: self._answered(shipment, done))
+        began_ns = self._clock.monotonic_ns()
+        future.add_done_callback(lambda done: self._answered(shipment, done, began_ns))
 
     def _assume_written(self, shipment: Shipment) -> None:
         for lane, batch in shipment.loaded:
             lane.written(batch)
-            self._accumulator.finish(batch, None)
+            self._delivered(batch)
+
+    def _delivered(self, batch: ProducerBatch) -> None:
+        if not batch.done:  # else it has failed before its answer came
+            self.counts.delivered(batch.count, len(batch.payload or b""))
+        self._accumulator.finish(batch, None)
 
     def _give_up(self, shipment: Shipment, problem: SemelError) -> None:
         """It was not sent, and trying again would not help."""
@@ -289,7 +298,7 @@ class Sender:
                 self._finish(lane, batch, self._too_late(lane, batch))
         self._watch(shipment)
 
-    def _answered(self, shipment: Shipment, future: asyncio.Future[ProduceResponse]) -> None:
+    def _answered(self, shipment: Shipment, future: asyncio.Future[ProduceResponse], began_ns: int) -> None:
         shipment.unwatch()
         self._shipments.pop(shipment, None)
         self._in_flight[shipment.node_id] -= 1
@@ -298,6 +307,7 @@ class Sender:
         elif (error := future.exception()) is not None:
             self._lost(shipment, error)
         else:
+            self.counts.request_times.observe(self._clock.monotonic_ns() - began_ns)
             self._read(shipment, future.result())
         self.wake()
 
@@ -322,7 +332,7 @@ class Sender:
                 batch.base_offset = result.base_offset
                 batch.log_append_time_ms = result.log_append_time_ms
                 lane.written(batch)
-                self._accumulator.finish(batch, None)
+                self._delivered(batch)
             elif batch.done:  # its time was over before its answer came
                 lane.forget(batch)
             else:
@@ -379,6 +389,7 @@ class Sender:
             lane.failed(batch)
             self._finish(lane, batch, self._too_late(lane, batch) if is_late else problem)
             return
+        self.counts.retried_batches += 1
         lane.put_back(batch)
         self._accumulator.active[lane] = None
         if pause:
@@ -395,6 +406,7 @@ class Sender:
     def _finish(self, lane: Lane, batch: ProducerBatch, error: SemelError) -> None:
         if self._transactions is not None:
             error = self._transactions.batch_failed(batch, error)
+        self.counts.failed_records += batch.count
         self._accumulator.active[lane] = None  # a gap may have to be dealt with
         self._accumulator.finish(batch, error)
         self.wake()
