@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Compiled once and kept, whatever the environment says: hundreds of processes are started from here.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test spark connect chaos cluster mutants lint format conformance bench pairs docs clean
+.PHONY: help demo test spark connect chaos cluster mutants lint format conformance bench pairs docs dist clean
 
 help: ## What there is to make
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -67,8 +67,11 @@ docs: $(VENV)/.ready ## Write the pages that are made from the code
 	@$(BIN)/python -m semel.client.document_errors > docs/errors.md
 	@$(BIN)/python -m semel.cli.document > docs/command-line.md
 
+dist: ## The sdist and a manylinux wheel in dist/, tried in an empty environment without a compiler
+	@PYTHON=$(PYTHON) .ci/dist
+
 clean: ## Remove what was built
-	rm -rf $(VENV) build src/*.egg-info $(addsuffix .c,$(basename $(COMPILED))) src/semel/*/*.so
+	rm -rf $(VENV) build dist src/*.egg-info $(addsuffix .c,$(basename $(COMPILED))) src/semel/*/*.so
 
 $(VENV)/.ready: pyproject.toml setup.py constraints.txt $(COMPILED)
 	@$(PYTHON) -c 'import sys; sys.exit("semel needs Python 3.11 or later, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'

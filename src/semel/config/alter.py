@@ -11,9 +11,9 @@ from enum import IntEnum
 
 from semel.config.broker_config import BrokerConfig, changeable
 from semel.config.errors import ConfigError
-from semel.config.group_config import check_group
+from semel.config.group_values import check_group
 from semel.config.settings import Kind, Scope, Setting
-from semel.config.topic_config import inherited_value, topic_config
+from semel.config.topic_values import inherited_value, topic_config
 
 
 class Operation(IntEnum):

@@ -9,8 +9,8 @@ from semel.config.broker_config import BrokerConfig
 from semel.config.broker_settings import BROKER_SETTINGS, SAME_THING
 from semel.config.group_settings import GROUP_SETTINGS
 from semel.config.settings import ConfigSource, Kind, Setting, Value
-from semel.config.topic_config import inherited_value
 from semel.config.topic_settings import TOPIC_SETTINGS
+from semel.config.topic_values import inherited_value
 
 
 class DescribedSynonym(NamedTuple):

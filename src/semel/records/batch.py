@@ -8,9 +8,8 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from semel.records import kernel
+from semel.records.checksum import crc32c
 from semel.records.compression import decompress
 from semel.records.errors import CorruptBatch, InvalidRecord
 from semel.records.sequences import NO_SEQUENCE, next_sequence
