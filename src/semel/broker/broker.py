@@ -7,7 +7,8 @@ Combined: the same two, among other nodes. Controller only. Broker only: it foll
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from semel.broker.authoriser import AllowAll, Authoriser, RulesAuthoriser
@@ -18,7 +19,6 @@ from semel.broker.controller_part import ControllerPart
 from semel.broker.fetch_sessions import FetchSessions
 from semel.broker.flushed_epoch import FlushedEpoch
 from semel.broker.identity import check_place, identity_of
-from semel.broker.metadata_source import MetadataSource
 from semel.broker.node_info import NodeInfo
 from semel.broker.router import Router
 from semel.broker.topics import Topics
@@ -26,15 +26,22 @@ from semel.config import BrokerConfig, ListenerKind, NodeListener, Role, topic_c
 from semel.config.security_settings import parse_principals
 from semel.controller.controller import Controller
 from semel.controller.image import BROKER_RESOURCE, MetadataImage
+from semel.controller.metadata import Metadata
+from semel.controller.metadata_term import MetadataTerm
 from semel.coordinator.group.coordinator import GroupCoordinator
 from semel.coordinator.txn.coordinator import TransactionCoordinator
 from semel.host.api import Host
 from semel.log.errors import BrokenLog, CorruptSegment, DataMissing
+from semel.log.group_commit import GroupCommit
 from semel.log.log import Log
 from semel.log.store import LogStore
 from semel.metrics.node_counts import NodeCounts
 from semel.quorum.metadata_topic import PARTITION, TOPIC_ID_TEXT
 from semel.quorum.metadata_topic import TOPIC as METADATA_TOPIC
+from semel.quorum.owner import LogReplica
+from semel.quorum.replicated_log import ReplicatedLog
+from semel.quorum.sole_voter import SoleVoter
+from semel.quorum.voters import ReplicaKey
 from semel.records import warn_if_uncompiled
 from semel.records.errors import RecordError
 from semel.replication.term_kernel import Generation
@@ -47,9 +54,9 @@ from semel.wire.spec.metadata_records import ConfigRecord, MetadataRecord
 
 # What only nodes among others need is loaded by them: a node alone is to be small, and to start quickly.
 if TYPE_CHECKING:
-    from semel.broker.following_part import FollowingPart
+    from semel.broker.controller_registration import ControllerRegistration
     from semel.broker.joining import Joining
-    from semel.broker.lifecycle import RegistrationChannel
+    from semel.broker.quorum_part import QuorumPart
 
 logger = logging.getLogger("semel.broker")
 
@@ -69,6 +76,7 @@ class Broker:
     Parts that this node does not have are None, or raise AttributeError: see the shapes above.
     """
 
+    metadata: Metadata
     topics: Topics
     groups: GroupCoordinator
     transactions: TransactionCoordinator
@@ -101,9 +109,11 @@ class Broker:
         )
         self.bound: dict[str, NodeListener] = {}  # listeners by name, with the ports that they have got
         self.controller_part: ControllerPart | None = None
-        self.following: FollowingPart | None = None
+        self.quorum_part: QuorumPart | None = None
         self.broker_part: BrokerPart | None = None
         self.joining: Joining | None = None
+        self.sole_voter: SoleVoter | None = None
+        self.registration: ControllerRegistration | None = None
         self._has_parts = False
         self._is_leaving = False
         self._is_stopping = False
@@ -150,10 +160,10 @@ class Broker:
         warn_if_uncompiled()
         layout = self.config.layout
         log = self._open()
-        if Role.CONTROLLER in layout.roles:
-            await self._make_controller(log)
+        if layout.is_alone:
+            await self._make_alone(log)
         else:
-            self._make_following(log)
+            await self._make_quorum(log)
         if Role.BROKER in layout.roles:
             self._make_broker()
         self._make_server()
@@ -193,44 +203,81 @@ class Broker:
             store.set_aside(METADATA_TOPIC, PARTITION)
             return store.load(METADATA_TOPIC, PARTITION, TOPIC_ID_TEXT, config)
 
-    async def _make_controller(self, log: Log) -> None:
-        part = ControllerPart(
+    async def _make_alone(self, log: Log) -> None:
+        """This node is the active controller when it returns: it asks nobody."""
+        replicated = ReplicatedLog(self.host.disk, log, self.host.clock)
+        self.metadata = metadata = Metadata(
+            self.host.disk,
+            self.host.clock,
+            replicated,
+            self._committed,
+            self._reloaded,
+            self.on_broken,
+            self.long_requests.slices,
+            on_term=self._follow_term,
+        )
+        self.sole_voter = SoleVoter(
+            ReplicaKey(self.node.node_id, self.node.directory_id),
+            replicated,
+            GroupCommit(log, self.on_broken),
+            metadata,
+            self.host.disk,
+            self.host.clock,
+            self.on_broken,
+        )
+        self._make_controller(self.sole_voter)
+        with self._damage_is_told(log):
+            await metadata.open(may_drop=False)
+            await self.sole_voter.start()
+
+    async def _make_quorum(self, log: Log) -> None:
+        from semel.broker.quorum_part import QuorumPart
+
+        self.quorum_part = part = QuorumPart(
             self.host,
             self.node,
             log,
             self.on_broken,
             self._committed,
             self._reloaded,
+            self._follow_term,
             self.bound,
             self.long_requests.slices,
         )
-        self.controller_part = part
-        self.metadata: MetadataSource = part.metadata
-        self.cluster = part.roles.cluster
-        try:
+        self.metadata = part.metadata
+        self.cluster = ClusterView(lambda: part.metadata.committed, lambda: part.metadata.next_offset)
+        if Role.CONTROLLER in self.config.layout.roles:
+            self._make_controller(part.replica)
+        with self._damage_is_told(log):
             await part.open()
+
+    def _make_controller(self, replica: LogReplica) -> None:
+        self.controller_part = part = ControllerPart(
+            self.host, self.node, self.metadata, replica, self.on_broken, self.bound, self.long_requests.slices
+        )
+        self.cluster = part.roles.cluster
+
+    @contextmanager
+    def _damage_is_told(self, log: Log) -> Iterator[None]:
+        try:
+            yield
         except (CorruptSegment, RecordError, WireError, LookupError) as damage:
             what = damage if isinstance(damage, CorruptSegment) else f"{log.directory}: {damage!r}"
             raise DataMissing(
                 f"the metadata log cannot be read: {what}", advice=self.store.advice(METADATA_TOPIC, PARTITION)
             ) from damage
 
-    def _make_following(self, log: Log) -> None:
-        from semel.broker.following_part import FollowingPart
-
-        part = FollowingPart(
-            self.host, self.node, log, self.on_broken, self._committed, self._reloaded, self.long_requests.slices
-        )
-        self.following = part
-        self.metadata = part.metadata
-        self.cluster = ClusterView(lambda: part.metadata.committed, lambda: part.metadata.next_offset)
+    def _follow_term(self, term: MetadataTerm | None) -> None:
+        if self.controller_part is not None:
+            self.controller_part.follow_term(term)
 
     def _make_broker(self) -> None:
-        if self.controller_part is not None:
-            channel: ControllerChannel = self.controller_part.channel
+        channel: ControllerChannel
+        if self.quorum_part is not None:  # also where the active controller is in this process: it may change
+            channel = self.quorum_part.channel
         else:
-            assert self.following is not None
-            channel = self.following.channel
+            assert self.controller_part is not None
+            channel = self.controller_part.channel
         part = BrokerPart(
             self.host,
             self.node,
@@ -257,7 +304,8 @@ class Broker:
             self.long_requests,
             self.counts.requests,
             controller=None if self.controller_part is None else self.controller_part.roles,
-            forwarder=None if self.following is None else self.following.forwarder,
+            forwarder=None if self.quorum_part is None else self.quorum_part.forwarder,
+            decides=lambda: self.controller_part is not None and self.controller_part.is_active,
         )
         self.server = Server(
             self.host,
@@ -290,30 +338,22 @@ class Broker:
         self.server.open_gate()
 
     async def _begin_among_others(self) -> None:
-        """Controllers serve at once: the others need them. Brokers serve when the controller has let them."""
+        """Controllers serve at once: the others need them. Brokers serve when the active controller has let them."""
+        quorum = self.quorum_part
+        assert quorum is not None
+        quorum.start()
         if self.controller_part is not None:
-            await self.controller_part.begin()
-            self.server.open_gate(ListenerKind.CONTROLLERS)
-            if self.broker_part is not None:
-                controller = self.controller_part
-                await self._join(
-                    self.broker_part, controller.channel, controller.current_offset, controller.metadata.until
-                )
-        elif self.following is not None and self.broker_part is not None:
-            following = self.following
-            await following.start()
-            joining = self._join(
-                self.broker_part, following.channel, following.current_offset, following.metadata.until
-            )
-            await following.unless_impossible(joining)
+            from semel.broker.controller_registration import ControllerRegistration
 
-    async def _join(
-        self,
-        broker: BrokerPart,
-        channel: RegistrationChannel,
-        current_offset: Callable[[], int],
-        until: Callable[[Callable[[], bool]], Awaitable[None]],
-    ) -> None:
+            self.server.open_gate(ListenerKind.CONTROLLERS)
+            self.registration = ControllerRegistration(
+                self.node, quorum.metadata, quorum.channel, self.bound, self.host.random.randbytes(16), self.on_broken
+            )
+            self.registration.start()
+        if self.broker_part is not None:
+            await quorum.unless_impossible(self._join(quorum, self.broker_part))
+
+    async def _join(self, quorum: QuorumPart, broker: BrokerPart) -> None:
         from semel.broker.joining import Joining
 
         self.joining = Joining(
@@ -322,9 +362,9 @@ class Broker:
             self.store,
             self.flushed_epoch,
             self.bound,
-            channel,
-            current_offset,
-            until,
+            quorum.channel,
+            quorum.current_offset,
+            quorum.metadata.until,
             self.on_broken,
         )
         await self.joining.join(broker)
@@ -395,13 +435,10 @@ class Broker:
             return
         self._is_stopping = True
         await self.leave()
+        if self.quorum_part is not None:
+            await self.quorum_part.replica.resign()  # others can be elected while this node closes its logs
         self.server.close()
-        if self.broker_part is not None:
-            await self.broker_part.close()
-        if self.following is not None:
-            await self.following.close()
-        if self.controller_part is not None:
-            await self.controller_part.close()
+        await self._close_parts()
         await self.store.close()
         self.host.close()
 
@@ -411,14 +448,22 @@ class Broker:
         self.server.close()
         if self.joining is not None:
             await self.joining.lifecycle.close()
-        if self.broker_part is not None:
-            await self.broker_part.close()
-        if self.following is not None:
-            await self.following.close()
-        if self.controller_part is not None:
-            await self.controller_part.close()
+        await self._close_parts()
         await self.store.abandon()
         self.host.close()
+
+    async def _close_parts(self) -> None:
+        if self.broker_part is not None:
+            await self.broker_part.close()
+        if self.registration is not None:
+            await self.registration.close()
+        if self.quorum_part is not None:
+            await self.quorum_part.close()
+        elif self.sole_voter is not None:
+            await self.sole_voter.stop()
+            await self.metadata.close()
+        if self.controller_part is not None:
+            await self.controller_part.close()
 
 
 def _authoriser(config: BrokerConfig) -> Authoriser:

@@ -30,7 +30,7 @@ from semel.coordinator.group.coordinator import GroupCoordinator
 from semel.coordinator.txn.coordinator import TransactionCoordinator
 from semel.host.api import Clock, Disk, Jobs
 from semel.log.store import LogStore
-from semel.quorum.sole_voter import SoleVoter
+from semel.quorum.owner import LogReplica, Voting
 from semel.rpc.slices import Slices
 
 
@@ -70,7 +70,8 @@ class ControllerRoles:
     cluster: ClusterView
     controller: AdminChannel  # decides
     active_controller: ActiveController  # what nodes and administrators ask of it
-    replica: SoleVoter  # of the metadata log, for those who follow it
+    replica: LogReplica  # of the metadata log, for those who follow it
+    voting: Voting  # the same, for the other voters
     inner_requests: InnerRequests  # that brokers have sent on
     slices: Slices
     clock: Clock

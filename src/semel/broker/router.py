@@ -118,7 +118,8 @@ class _Route(NamedTuple):
 
 
 class Router:
-    """`controller` are the roles on a node that has a controller, `forwarder` sends on what that decides elsewhere."""
+    """`controller` are the roles on a node that has a controller, which `decides` while it is active; `forwarder` sends
+    on what is decided elsewhere."""
 
     def __init__(
         self,
@@ -130,11 +131,13 @@ class Router:
         *,
         controller: ControllerRoles | None = None,
         forwarder: Forwarder | None = None,
+        decides: Callable[[], bool] = lambda: False,
     ) -> None:
         self._authoriser = authoriser
         self._long = long_requests
         self._counts = counts
         self._forwarder = forwarder
+        self._decides = decides
         self._routes: dict[str, dict[int, _Route]] = {}
         if roles is not None:
             self._lanes = ProduceLanes(roles.cluster, roles.topics, roles.verifier, generation, counts)
@@ -146,6 +149,8 @@ class Router:
             }
             if controller is None:
                 routes |= {key: _forwarded(key, roles) for key in HANDLERS if key in FORWARDABLE}
+            elif forwarder is not None:
+                routes |= {key: routes[key]._replace(is_forwarded=True) for key in routes if key in FORWARDABLE}
             for listener, kind in roles.listeners.items():
                 self._routes[listener] = {
                     key: routes[key]._replace(max_version=served.max_version) for key, served in served_on(kind).items()
@@ -170,7 +175,7 @@ class Router:
                 raise CloseConnection(f"a request of {len(frame)} bytes to {API[header.api_key].name}")
             if not route.min_version <= version <= route.max_version:
                 return self._unsupported_version(header.api_key, version, header.correlation_id)
-            if route.is_forwarded and self._is_for_the_controller(route, header, frame):
+            if route.is_forwarded and self._is_for_another(header, frame):
                 return DeferredReply(self._forward(connection, bytes(frame), header))
             if len(frame) <= SMALL_FRAME_BYTES:
                 request, _ = decoder(route.request_class, version)(frame, header.body_position)
@@ -268,8 +273,10 @@ class Router:
 
     # -- what the active controller decides
 
-    def _is_for_the_controller(self, route: _Route, header: RequestHeader, frame: memoryview) -> bool:
-        """The levels of a node's loggers are changed on that node, whoever the controller is."""
+    def _is_for_another(self, header: RequestHeader, frame: memoryview) -> bool:
+        """Unless this node decides now. The levels of its loggers are changed here, whoever the controller is."""
+        if self._decides():
+            return False
         if header.api_key != _INCREMENTAL_ALTER_CONFIGS:
             return True
         cls, version = IncrementalAlterConfigsRequest, header.api_version

@@ -58,6 +58,17 @@ NODE = [
             "Addresses of controllers, at least one of which tells a new node who the others are.", form=SERVER_FORM),
     Setting("controller.quorum.voters", LIST, (),
             "All controllers with their numbers, where the set of them is fixed by this setting.", form=VOTER_FORM),
+    Setting("controller.quorum.election.timeout.ms", INT, 1000,
+            "How long a controller that wants to lead waits for votes, and up to as long again: each draws its own "
+            "time.", minimum=1),
+    Setting("controller.quorum.fetch.timeout.ms", INT, 2000,
+            "How long a controller that hears nothing of the active one waits before it wants to lead itself. An "
+            "active one that hears of no majority for one and a half times as long gives up.", minimum=1),
+    Setting("controller.quorum.election.backoff.max.ms", INT, 1000,
+            "How long controllers wait at most, after the active one has resigned, for those that were further.",
+            minimum=0),
+    Setting("controller.quorum.retry.backoff.ms", INT, 20,
+            "The pause before a controller asks another one again that has not answered.", minimum=0),
     Setting("broker.heartbeat.interval.ms", INT, 2000,
             "How often a broker tells the controller that it is alive.", minimum=1),
     Setting("broker.session.timeout.ms", INT, 9000,

@@ -44,6 +44,10 @@ class ActiveController:
         self._current = current
         self._committed = committed
 
+    def check(self) -> None:
+        """Raises Refused while this controller is not active."""
+        self._current()
+
     # -- brokers
 
     async def register_broker(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:

@@ -51,6 +51,10 @@ class Upkeep:
         except Exception as error:
             self._on_broken(error)
 
+    @property
+    def is_over(self) -> bool:
+        return all(task.done() for task in self._tasks)
+
     def stop(self) -> None:
         """The term is over."""
         for task in self._tasks:

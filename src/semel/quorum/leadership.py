@@ -30,9 +30,16 @@ class Leadership:
     """Controllers are named by their id; a bootstrap server, of which only the address is known, by a negative one."""
 
     def __init__(
-        self, voters: Sequence[Voter], bootstrap_servers: Sequence[tuple[str, int]], epoch: Epoch, random: Random
+        self,
+        voters: Sequence[Voter],
+        bootstrap_servers: Sequence[tuple[str, int]],
+        epoch: Epoch,
+        random: Random,
+        own_id: int = NO_LEADER,
     ) -> None:
+        """`own_id`: this node, which never asks itself."""
         self.epoch = epoch
+        self._own_id = own_id
         self.leader_id = NO_LEADER
         self._random = random
         self._voters = {voter.node_id: HostPort(voter.host, voter.port) for voter in voters}
@@ -72,6 +79,15 @@ class Leadership:
             self.epoch, self.leader_id = epoch, leader_id
         if leader_id in endpoints:
             self._told[leader_id] = endpoints[leader_id]
+        return self._found(before)
+
+    def moved(self, node_id: int, address: HostPort) -> None:
+        """A leader says where it is reached."""
+        before = self.leader
+        self._told[node_id] = address
+        self._found(before)
+
+    def _found(self, before: Leader | None) -> bool:
         found = self.leader
         if found is None or found == before:
             return found != before
@@ -93,12 +109,17 @@ class Leadership:
             self._silent = not self._silent
 
     def to_ask(self) -> int:
-        """Whom to ask for the log: the leader, if it is known and answers, else any controller."""
+        """Whom to ask for the log: the leader, if it is known and answers, else any other controller; `NO_LEADER` if
+        there is none."""
         leader = self.leader
-        others = [node_id for node_id in (*self._voters, *self._servers) if leader is None or node_id != leader.node_id]
-        if leader is not None and (not self._silent or not others):
+        others = [
+            node_id
+            for node_id in (*self._voters, *self._servers)
+            if node_id != self._own_id and (leader is None or node_id != leader.node_id)
+        ]
+        if leader is not None and leader.node_id != self._own_id and (not self._silent or not others):
             return leader.node_id
-        return self._random.choice(others)
+        return self._random.choice(others) if others else NO_LEADER
 
     async def known(self) -> Leader:
         """Waits for a leader."""

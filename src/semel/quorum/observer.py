@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol, cast
+from contextlib import AbstractContextManager
+from typing import Protocol, cast
 
 from semel.host.api import Disk
 from semel.host.complaints import Complaints
@@ -23,6 +24,8 @@ from semel.peer.caller import PeerCaller
 from semel.peer.calls import HostPort
 from semel.peer.errors import PeerError
 from semel.quorum.leadership import Leadership
+from semel.quorum.metadata_topic import NO_LEADER
+from semel.quorum.owner import Owner
 from semel.quorum.raft_messages import (
     FETCH_WAIT_MS,
     fetch_request,
@@ -34,7 +37,7 @@ from semel.quorum.raft_messages import (
 from semel.quorum.replicated_log import ForeignBatches, ReplicatedLog
 from semel.quorum.snapshot_download import SnapshotDownload
 from semel.quorum.snapshot_files import SnapshotId
-from semel.quorum.state_file import QuorumState, write_state_now
+from semel.quorum.voters import ReplicaKey
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.fetch import FetchResponse, FetchResponsePartition
 from semel.wire.spec.fetch_snapshot import FetchSnapshotResponse, FetchSnapshotResponsePartition
@@ -50,22 +53,23 @@ class WrongCluster(Exception):
     """The controllers belong to another cluster than this node."""
 
 
-class Replica(NamedTuple):
-    """Who follows."""
+class Standing(Protocol):
+    """What the replica is among the others, for which the log is followed."""
 
-    cluster_id: str
-    node_id: int
-    directory_id: bytes
+    async def may_fetch(self) -> None:
+        """Returns when it follows somebody, or looks for whom to follow."""
 
+    def learn(self, epoch: Epoch, leader_id: int, endpoints: Mapping[int, HostPort]) -> bool:
+        """An answer says who leads. Whether that is news."""
 
-class Owner(Protocol):
-    """What the log is followed for."""
+    def fetched(self, epoch: Epoch) -> None:
+        """The leader of this epoch has answered."""
 
-    async def committed_further(self) -> None:
-        """The log is committed further than before, or again after a snapshot was loaded: see its high watermark."""
+    async def flushed(self) -> None:
+        """Returns when what was fetched is as durable as it has to be before the next fetch tells of it."""
 
-    async def loaded(self, snapshot: SnapshotId) -> None:
-        """The log goes on from a snapshot that the leader has sent: what was read of it before is to be forgotten."""
+    def cutting(self) -> AbstractContextManager[None]:
+        """While the log is no whole one."""
 
 
 class Observer:
@@ -74,29 +78,35 @@ class Observer:
     def __init__(
         self,
         disk: Disk,
+        cluster_id: str,
+        key: ReplicaKey,
         log: ReplicatedLog,
         leadership: Leadership,
         calls: PeerCaller,
-        replica: Replica,
         owner: Owner,
+        standing: Standing,
         backoff: Backoff,
     ) -> None:
         self.log = log
+        self.reading = asyncio.Lock()
+        """Held while the owner has its turn, and while the log is cut."""
         self._disk = disk
+        self._cluster_id = cluster_id
+        self._key = key
         self._leadership = leadership
         self._calls = calls
-        self._replica = replica
         self._owner = owner
+        self._standing = standing
         self._backoff = backoff
         self._failures = 0
-        self._written: tuple[Epoch, int] | None = None
         self._complaints = Complaints(logger)
 
     async def run(self) -> None:
         while True:
+            await self._standing.may_fetch()
             asked = self._leadership.to_ask()
             try:
-                is_of_use = await self._fetch(asked)
+                is_of_use = asked != NO_LEADER and await self._fetch(asked)
             except PeerError as error:
                 self._complaints.say("unreachable", logging.WARNING, _TEXT, error)
                 self._leadership.did_not_answer(asked)
@@ -120,12 +130,12 @@ class Observer:
 
     async def _fetch(self, asked: int) -> bool:
         """Whether it was answered in a way that the next one need not wait for."""
-        log, replica = self.log, self._replica
+        log = self.log
         offset, last_epoch, epoch = log.end_offset, log.end_epoch, max(self._leadership.epoch, log.end_epoch)
         request = fetch_request(
-            cluster_id=replica.cluster_id,
-            replica_id=replica.node_id,
-            directory_id=replica.directory_id,
+            cluster_id=self._cluster_id,
+            replica_id=self._key.node_id,
+            directory_id=self._key.directory_id,
             epoch=epoch,
             offset=offset,
             last_epoch=last_epoch,
@@ -142,42 +152,40 @@ class Observer:
             self._complaints.say("answer", logging.WARNING, _TEXT, f"node {asked} answers {answer.error_code}")
             return False
         self._leadership.answered(asked)
-        is_news = self._learn(*told_leader(partition.current_leader, answer.node_endpoints))
+        is_news = self._standing.learn(*told_leader(partition.current_leader, answer.node_endpoints))
         if partition.error_code:
             return is_news  # there is another leader, or another epoch: it is asked at once
         return await self._take(asked, epoch, partition) or is_news
 
     def _check_cluster(self, code: int) -> None:
         if code == ErrorCode.INCONSISTENT_CLUSTER_ID:
-            raise WrongCluster(
-                f"the controllers are not of cluster {self._replica.cluster_id}, to which this node belongs"
-            )
+            raise WrongCluster(f"the controllers are not of cluster {self._cluster_id}, to which this node belongs")
 
-    def _learn(self, epoch: Epoch, leader_id: int, endpoints: Mapping[int, HostPort]) -> bool:
-        is_news = self._leadership.learn(epoch, leader_id, endpoints)
-        known = (self._leadership.epoch, self._leadership.leader_id)
-        directory, is_known = self.log.log.directory, self._leadership.leader is not None
-        if is_known and known != self._written and self._disk.exists(directory):
-            write_state_now(self._disk, directory, QuorumState(*known, voters=self._leadership.voters))
-            self._written = known
-        return is_news
+    def _follows(self, asked: int, epoch: Epoch) -> bool:
+        return asked == self._leadership.leader_id and epoch == self._leadership.epoch
 
     async def _take(self, asked: int, epoch: Epoch, partition: FetchResponsePartition) -> bool:
-        if asked != self._leadership.leader_id or epoch != self._leadership.epoch:
-            # It leads, and we have asked before we knew: what it has said it will say again.
+        if not self._follows(asked, epoch):
+            # It may lead, and we have asked before we knew: what it has said it will say again.
             return asked == self._leadership.leader_id
+        self._standing.fetched(epoch)
         log = self.log
         if partition.snapshot_id is not None and partition.snapshot_id.end_offset >= 0:
             wanted = SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
             return await self._load(asked, wanted)
         if partition.diverging_epoch is not None and partition.diverging_epoch.epoch >= 0:
-            await log.truncate(partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset)
+            async with self.reading:
+                if self._follows(asked, epoch):
+                    with self._standing.cutting():
+                        await log.truncate(partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset)
             return True
         records = partition.records
         if records:
             log.append(memoryview(cast(bytes, records)), epoch)
         if partition.high_watermark >= 0 and log.commit(partition.high_watermark):
-            await self._owner.committed_further()
+            async with self.reading:
+                await self._owner.committed_further()
+        await self._standing.flushed()
         return True
 
     # -- snapshots
@@ -189,6 +197,7 @@ class Observer:
                 "committed: it has lost what it had acknowledged"
             )
         logger.info("loading the metadata snapshot at offset %d from node %d", snapshot.end_offset, asked)
+        epoch = self._leadership.epoch
         download = SnapshotDownload(self._disk, self.log.log.directory, snapshot)
         try:
             if not await self._download(asked, download):
@@ -196,9 +205,13 @@ class Observer:
             await download.complete()
         finally:
             download.close()
-        old = self.log.snapshot
-        await self.log.restart_at(snapshot)
-        await self._owner.loaded(snapshot)
+        async with self.reading:
+            if not self._follows(asked, epoch):
+                return False
+            old = self.log.snapshot
+            with self._standing.cutting():
+                await self.log.restart_at(snapshot)
+                await self._owner.loaded(snapshot)
         if old.end_offset and old != snapshot and self._disk.exists(path := f"{self.log.log.directory}/{old.name}"):
             self._disk.remove(path)
         self.log.commit(snapshot.end_offset)
@@ -218,11 +231,10 @@ class Observer:
         self, asked: int, download: SnapshotDownload, epoch: Epoch
     ) -> FetchSnapshotResponsePartition | None:
         """The next piece; None when this snapshot is not to be had there any more."""
-        replica = self._replica
         request = snapshot_request(
-            cluster_id=replica.cluster_id,
-            replica_id=replica.node_id,
-            directory_id=replica.directory_id,
+            cluster_id=self._cluster_id,
+            replica_id=self._key.node_id,
+            directory_id=self._key.directory_id,
             epoch=epoch,
             snapshot=download.snapshot,
             position=download.position,
@@ -232,6 +244,8 @@ class Observer:
         piece = snapshot_piece(answer)
         if answer.error_code or piece is None:
             return None
-        self._learn(*told_leader(piece.current_leader, answer.node_endpoints))
-        is_same = self._leadership.epoch == epoch and piece.position == download.position
+        self._standing.learn(*told_leader(piece.current_leader, answer.node_endpoints))
+        is_same = self._follows(asked, epoch) and piece.position == download.position
+        if is_same and not piece.error_code:
+            self._standing.fetched(epoch)
         return piece if is_same and not piece.error_code else None

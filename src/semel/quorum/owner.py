@@ -1,11 +1,19 @@
-"""What a replica of the metadata log tells the one that it is held for, who knows what the records mean."""
+"""What a replica of the metadata log tells the one that it is held for, who knows what the records mean; and what it
+answers to others."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from semel.log.types import Epoch
 from semel.quorum.snapshot_files import SnapshotId
 from semel.quorum.term import Term
+from semel.quorum.voters import ReplicaKey
+from semel.wire.errors import ErrorCode
+
+if TYPE_CHECKING:  # a node alone calls nobody
+    from semel.peer.calls import HostPort
+    from semel.quorum.election import VoteAnswer, VoteQuestion
 
 
 class Owner(Protocol):
@@ -26,3 +34,31 @@ class Owner(Protocol):
 
     def leads_no_more(self, term: Term) -> None:
         """The term is over, for whatever reason: once for each `leads`, before anything of a later epoch is taken."""
+
+
+class LogReplica(Protocol):
+    """A replica, for those who follow the log from it."""
+
+    term: Term | None
+    """In which it leads."""
+
+    def leading(self, epoch: Epoch) -> Term:
+        """The term, for a follower that knows of it; else Refused."""
+
+    def told_leader(self) -> tuple[int, Epoch]:
+        """Who leads, as far as it knows, and the epoch."""
+
+    def leader_endpoint(self, listener: str) -> tuple[int, HostPort] | None:
+        """Where the leader is reached by a listener of this name."""
+
+
+class Voting(Protocol):
+    """A replica, for the voters of its quorum. All raise Refused as long as it has not started."""
+
+    def asked_for_vote(self, question: VoteQuestion) -> VoteAnswer: ...
+
+    def epoch_begun(
+        self, epoch: Epoch, leader_id: int, asked: ReplicaKey | None, endpoint: HostPort | None
+    ) -> ErrorCode: ...
+
+    def epoch_ended(self, epoch: Epoch, leader_id: int, preferred: list[ReplicaKey]) -> ErrorCode: ...

@@ -13,9 +13,10 @@ from semel.host.api import Disk
 from semel.log.errors import BrokenLog
 from semel.log.types import Epoch
 from semel.quorum.metadata_topic import NO_LEADER
+from semel.wire.schema import NO_UUID
 
 FILE_NAME = "quorum-state"
-_NO_VOTE = -1
+NO_VOTE = -1
 
 
 class QuorumState(NamedTuple):
@@ -23,8 +24,9 @@ class QuorumState(NamedTuple):
 
     epoch: Epoch = 0
     leader_id: int = NO_LEADER
-    voted_id: int = _NO_VOTE
+    voted_id: int = NO_VOTE
     voters: tuple[int, ...] = ()
+    voted_directory_id: bytes = NO_UUID
 
     def encode(self) -> bytes:
         document = {

@@ -55,6 +55,10 @@ def _ignore() -> None:
     """Nobody wants to know."""
 
 
+def _ignore_replica(replica: ReplicaKey) -> None:
+    """Nobody counts them."""
+
+
 class Term:
     """Made by the replica when it is elected; `end` is its to call as well. Everyone else appends, waits and reads."""
 
@@ -82,6 +86,8 @@ class Term:
         """Called when the high watermark has moved, before those who wait are told."""
         self.resign: Callable[[], None] = _ignore
         """Asks for the end of this term, because nothing can be decided in it any more."""
+        self.heard: Callable[[ReplicaKey], None] = _ignore_replica
+        """Called with each replica that fetches."""
         self._log = log
         self._group_commit = group_commit
         self._disk = disk
@@ -89,7 +95,8 @@ class Term:
         self._replicas = ReplicaTable()
         self._waiting: deque[tuple[Offset, asyncio.Future[None]]] = deque()
         self._watchers: dict[object, Callable[[], None]] = {}
-        log.log.epochs.assign(epoch, log.end_offset)
+        if is_alone:
+            log.log.epochs.assign(epoch, log.end_offset)  # else the first record does, which is written at once
         group_commit.told = self.advance
 
     # -- writing
@@ -223,6 +230,7 @@ class Term:
         """A replica has everything below `offset`; `judge` has found it to be valid."""
         wall_ms, monotonic_ms = self._clock.wall_ms(), self._clock.monotonic_ms()
         self._replicas.fetched(replica, offset, self.log_end, wall_ms, monotonic_ms)
+        self.heard(replica)
         if replica in self.voters and offset > self._log.committed_end:
             self.advance()
 

@@ -76,7 +76,7 @@ async def test_brokers_go_on_without_the_controller_and_catch_up_when_it_is_back
     client = await cluster.brokers[0].client()
     await client.create_topic("before")
     await cluster.same_metadata()
-    epoch = cluster.controller.broker.controller_part.replica.epoch  # type: ignore[union-attr]
+    epoch = cluster.controller.broker.controller_part.replica.told_leader()[1]  # type: ignore[union-attr]
     await cluster.controller.kill()
     await asyncio.sleep(SESSION_S * 2)
     assert (await told(cluster.brokers[1])) == ({2, 3}, {"before"})
@@ -207,7 +207,7 @@ async def test_a_broker_without_its_metadata_loads_a_snapshot(cluster: Cluster) 
 @in_a_cluster()
 async def test_a_broker_writes_snapshots_of_its_own(cluster: Cluster) -> None:
     first = cluster.brokers[0]
-    following = first.broker.following
+    following = first.broker.quorum_part
     assert following is not None
     following.metadata.snapshot_after_bytes = 500
     client = await first.client()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
 
 from semel.config import BrokerConfig, topic_config
 from semel.controller.image import MetadataImage
@@ -11,15 +13,26 @@ from semel.controller.metadata import Metadata
 from semel.controller.metadata_term import MetadataTerm
 from semel.log.group_commit import GroupCommit
 from semel.log.recovery import load_log
+from semel.peer.errors import Unreachable
+from semel.quorum.election import Timeouts
+from semel.quorum.leadership import Leadership
+from semel.quorum.quorum_replica import QuorumReplica
 from semel.quorum.replicated_log import ReplicatedLog
 from semel.quorum.sole_voter import SoleVoter
-from semel.quorum.voters import ReplicaKey
+from semel.quorum.voters import ReplicaKey, VoterNode, VoterSet
 from semel.rpc.slices import Slices
 from semel.sim.clock import SimClock
 from semel.sim.disk import SimDisk
 from semel.wire.spec.metadata_records import MetadataRecord
 
 DIRECTORY = "/data/__cluster_metadata-0"
+
+
+class Nobody:
+    """There is no other node."""
+
+    async def call(self, node_id: int, *_: Any, **__: Any) -> Any:
+        raise Unreachable(f"there is no node {node_id}")
 
 
 class LedMetadata:
@@ -44,20 +57,38 @@ class LedMetadata:
         )
         self.log = ReplicatedLog(disk, log, clock)
         self.metadata = Metadata(disk, clock, self.log, listener, lambda: None, on_broken, Slices(clock))
-        self.replica = SoleVoter(
-            ReplicaKey(node_id),
-            self.log,
-            GroupCommit(log, on_broken),
-            self.metadata,
-            disk,
-            clock,
-            on_broken,
-            is_alone=is_alone,
-        )
+        key, group_commit = ReplicaKey(node_id), GroupCommit(log, on_broken)
+        self.replica: SoleVoter | QuorumReplica
+        if is_alone:
+            self.replica = SoleVoter(key, self.log, group_commit, self.metadata, disk, clock, on_broken)
+        else:
+            self.replica = QuorumReplica(
+                "cluster",
+                key,
+                VoterSet([VoterNode(key)]),
+                self.log,
+                group_commit,
+                self.metadata,
+                Leadership((), (), 0, Random(1), node_id),
+                Nobody(),
+                Nobody(),
+                disk,
+                clock,
+                Random(1),
+                on_broken,
+                timeouts=Timeouts(),
+                keeps=True,
+            )
 
     async def open(self) -> MetadataTerm:
         await self.metadata.open(may_drop=False)
-        await self.replica.start()
+        if isinstance(self.replica, SoleVoter):
+            await self.replica.start()
+        else:
+            self.replica.start()
+            assert self.replica.term is not None, "one voter alone is elected at once"
+            await self.metadata.until(lambda: self.metadata.next_offset > 0)
+            await asyncio.sleep(0.001)
         return self.term
 
     @property

@@ -34,7 +34,7 @@ def test_the_state_is_read_back_and_survives_a_loss_of_power() -> None:
     disk.sync_parents_now(DIRECTORY)
     assert read_state(disk, DIRECTORY) is None
     write_state_now(disk, DIRECTORY, QuorumState(7, 3, 3, (3,)))
-    assert read_state(disk.after_power_loss(), DIRECTORY) == (7, 3, 3, (3,))
+    assert read_state(disk.after_power_loss(), DIRECTORY) == QuorumState(7, 3, 3, (3,))
 
 
 @pytest.mark.parametrize(("data", "epoch"), [(KAFKAS, 2), (OF_A_DYNAMIC_QUORUM, 2)])

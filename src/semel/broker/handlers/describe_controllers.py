@@ -8,7 +8,7 @@ from semel.broker.authoriser import CLUSTER_NAME, Operation, ResourceType
 from semel.broker.context import RequestContext
 from semel.broker.node_info import NodeInfo
 from semel.config import NodeListener
-from semel.quorum.sole_voter import SoleVoter
+from semel.quorum.owner import LogReplica
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 
@@ -20,7 +20,7 @@ def handle(
     context: RequestContext,
     *,
     node: NodeInfo,
-    replica: SoleVoter,
+    replica: LogReplica,
     bound: Mapping[str, NodeListener],
 ) -> DescribeClusterResponse:
     if request.endpoint_type == _BROKERS:

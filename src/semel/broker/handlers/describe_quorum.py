@@ -11,7 +11,7 @@ from semel.config import ListenerKind, NodeListener
 from semel.host.api import Clock
 from semel.log.errors import Refused
 from semel.quorum.metadata_topic import PARTITION, TOPIC
-from semel.quorum.sole_voter import SoleVoter
+from semel.quorum.owner import LogReplica
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.describe_quorum import (
     DescribeQuorumRequest,
@@ -29,7 +29,7 @@ def handle(
     context: RequestContext,
     *,
     node: NodeInfo,
-    replica: SoleVoter,
+    replica: LogReplica,
     bound: Mapping[str, NodeListener],
     clock: Clock,
 ) -> DescribeQuorumResponse:

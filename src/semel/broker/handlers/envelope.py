@@ -11,6 +11,7 @@ import ipaddress
 from semel.broker.authoriser import Operation
 from semel.broker.context import RequestContext
 from semel.broker.inner_requests import InnerRequests, Sender
+from semel.controller.active_controller import ActiveController
 from semel.log.errors import Refused
 from semel.wire.codec import decode
 from semel.wire.errors import ErrorCode, WireError
@@ -20,10 +21,15 @@ _VERSION_BYTES = 2
 
 
 async def handle(
-    request: EnvelopeRequest, context: RequestContext, *, inner_requests: InnerRequests
+    request: EnvelopeRequest,
+    context: RequestContext,
+    *,
+    inner_requests: InnerRequests,
+    active_controller: ActiveController,
 ) -> EnvelopeResponse:
     try:
         context.authorise_cluster(Operation.CLUSTER_ACTION)
+        active_controller.check()  # so that the broker looks for the one that is
         sender = Sender(
             principal=_principal(request.request_principal),
             peer=_address(request.client_host_address),

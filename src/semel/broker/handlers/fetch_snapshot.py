@@ -7,8 +7,8 @@ from semel.broker.context import RequestContext
 from semel.broker.node_info import NodeInfo
 from semel.log.errors import Refused
 from semel.quorum.metadata_topic import PARTITION, TOPIC
+from semel.quorum.owner import LogReplica
 from semel.quorum.snapshot_files import SnapshotId
-from semel.quorum.sole_voter import SoleVoter
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.fetch_snapshot import (
     FetchSnapshotRequest,
@@ -28,7 +28,7 @@ async def handle(
     context: RequestContext,
     *,
     node: NodeInfo,
-    replica: SoleVoter,
+    replica: LogReplica,
 ) -> FetchSnapshotResponse:
     try:
         context.authorise_cluster(Operation.CLUSTER_ACTION)

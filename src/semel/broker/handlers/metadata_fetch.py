@@ -20,8 +20,8 @@ from semel.log.errors import Refused
 from semel.log.log import Cold
 from semel.quorum.fetch_validation import Judgement, Verdict
 from semel.quorum.metadata_topic import PARTITION, TOPIC, TOPIC_ID
+from semel.quorum.owner import LogReplica
 from semel.quorum.raft_messages import NO_HIGH_WATERMARK
-from semel.quorum.sole_voter import SoleVoter
 from semel.quorum.term import Term
 from semel.quorum.voters import ReplicaKey
 from semel.wire.errors import ErrorCode
@@ -48,7 +48,7 @@ def handle(
     context: RequestContext,
     *,
     node: NodeInfo,
-    replica: SoleVoter,
+    replica: LogReplica,
 ) -> FetchResponse | ParkedFetch:
     try:
         context.authorise_cluster(Operation.CLUSTER_ACTION)
@@ -81,7 +81,7 @@ class _Fetch:
         request: FetchRequest,
         wanted: FetchRequestPartition,
         context: RequestContext,
-        replica: SoleVoter,
+        replica: LogReplica,
     ) -> None:
         self._request = request
         self._wanted = wanted
@@ -181,7 +181,7 @@ def _add_judgement(partition: FetchResponsePartition, judgement: Judgement, term
         partition.snapshot_id = SnapshotId(end_offset=newest.end_offset, epoch=newest.epoch)
 
 
-def _endpoints(replica: SoleVoter, listener: str) -> list[NodeEndpoint]:
+def _endpoints(replica: LogReplica, listener: str) -> list[NodeEndpoint]:
     """Where the leader is, by a listener such as the request came in on."""
     found = replica.leader_endpoint(listener)
     return [] if found is None else [NodeEndpoint(node_id=found[0], host=found[1].host, port=found[1].port)]

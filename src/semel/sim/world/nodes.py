@@ -42,15 +42,16 @@ def name_of(number: int) -> str:
     return BROKER if number == 1 else f"{BROKER}{number}"
 
 
-def settings_of(number: int, count: int) -> dict[str, str]:
-    """What tells a node of the others: the first is the controller, and all of them are brokers. Clients and brokers
+def settings_of(number: int, count: int, voters: int = 1) -> dict[str, str]:
+    """What tells a node of the others: the first are the controllers, and all of them are brokers. Clients and brokers
     have listeners of their own."""
     if count == 1:
         return {}
-    ports = {"PLAINTEXT": PORT, "INSIDE": BROKERS_PORT} | ({"CONTROLLER": CONTROLLER_PORT} if number == 1 else {})
+    is_voter = number <= voters
+    ports = {"PLAINTEXT": PORT, "INSIDE": BROKERS_PORT} | ({"CONTROLLER": CONTROLLER_PORT} if is_voter else {})
     return {
         "node.id": str(number),
-        "process.roles": "broker,controller" if number == 1 else "broker",
+        "process.roles": "broker,controller" if is_voter else "broker",
         "listeners": ",".join(f"{listener}://:{port}" for listener, port in ports.items()),
         "advertised.listeners": ",".join(f"{listener}://{name_of(number)}:{port}" for listener, port in ports.items()),
         "listener.security.protocol.map": ",".join(
@@ -58,7 +59,9 @@ def settings_of(number: int, count: int) -> dict[str, str]:
         ),
         "inter.broker.listener.name": "INSIDE",
         "controller.listener.names": "CONTROLLER",
-        "controller.quorum.voters": f"1@{BROKER}:{CONTROLLER_PORT}",
+        "controller.quorum.voters": ",".join(
+            f"{voter}@{name_of(voter)}:{CONTROLLER_PORT}" for voter in range(1, voters + 1)
+        ),
         **QUICK,
     }
 
@@ -66,7 +69,9 @@ def settings_of(number: int, count: int) -> dict[str, str]:
 class Nodes:
     """`first` is the one that clients speak to."""
 
-    def __init__(self, world: SimWorld, count: int, settings: Mapping[str, str], findings: Findings) -> None:
+    def __init__(
+        self, world: SimWorld, count: int, settings: Mapping[str, str], findings: Findings, voters: int = 1
+    ) -> None:
         self._world = world
         self._findings = findings
         self._watches: dict[str, Watch] = {}
@@ -75,7 +80,8 @@ class Nodes:
         self._cloning: list[asyncio.Task[None]] = []
         self.replicas = Replicas(findings, lambda: self.all) if count > 1 else None
         self.all: list[SimulatedNode] = [
-            self._node(name_of(number), {**settings_of(number, count), **settings}) for number in range(1, count + 1)
+            self._node(name_of(number), {**settings_of(number, count, voters), **settings})
+            for number in range(1, count + 1)
         ]
         self.first = self.all[0]
         if count > 1:
@@ -118,8 +124,8 @@ class Nodes:
     # -- life
 
     async def open(self) -> None:
-        for node in self.all:
-            await node.open()
+        # At once: a controller is ready when a majority of them is there.
+        await asyncio.gather(*(node.open() for node in self.all))
         for node in self.all:
             self._looking.append(asyncio.get_running_loop().create_task(self._watches[node.name].run()))
 
