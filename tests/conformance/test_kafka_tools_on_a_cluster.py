@@ -83,12 +83,12 @@ def test_the_cluster_its_quorum_and_its_features_are_described(cluster: Cluster,
     assert all(str(port_of(cluster, node_id)) in listed for node_id in cluster.brokers)
     assert "Cluster ID: " in run_java(CLUSTER_TOOL, "cluster-id", *server)
     status = run_java(QUORUM, *server, "describe", "--status")
-    assert f"LeaderId:               {cluster.controller_id}" in status
+    leader = cluster.controller_id()
+    assert f"LeaderId:               {leader}" in status
     rows = run_java(QUORUM, *server, "describe", "--replication").splitlines()[1:]
     kinds = {line.split()[0]: line.split()[-1] for line in rows if line.strip()}
-    observers = {str(node_id): "Observer" for node_id in cluster.brokers}
-    assert kinds == {str(cluster.controller_id): "Leader", **observers}
-    controllers = f"127.0.0.1:{port_of(cluster, cluster.controller_id)}"
+    assert kinds == {str(one): "Leader" if one == leader else "Follower" for one in cluster.controllers}
+    controllers = ",".join(cluster.controller_address(one) for one in cluster.controllers)
     assert "LeaderId" in run_java(QUORUM, "--bootstrap-controller", controllers, "describe", "--status")
     features = run_java(FEATURES, *server, "describe")
     assert re.search(r"metadata.version\s.*FinalizedVersionLevel: 4\.1-IV1", features)
@@ -127,10 +127,8 @@ def test_kafka_reads_what_nodes_leave_after_work_and_kills(
     cluster: Cluster, server: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     work_and_kills(cluster, tmp_path, capsys)
-    controller = cluster.controller_id
-    for node_id in (*cluster.brokers, controller):
-        cluster.stop_node(node_id)
-    for node_id in (*cluster.brokers, controller):
+    cluster.stop()
+    for node_id in cluster.brokers:
         directories = [path for path in cluster.data(node_id).iterdir() if path.is_dir()]
         metadata = [path for path in directories if path.name.startswith("__cluster_metadata")]
         others = [path for path in directories if path not in metadata]
@@ -170,9 +168,8 @@ def test_a_controller_of_kafka_loads_the_metadata_log(
     run_java(TOPICS, *server, "--create", "--if-not-exists", "--topic", "three")
     run_java(TOPICS, *server, "--create", "--topic", "gone")
     run_java(TOPICS, *server, "--delete", "--topic", "gone")
-    controller = cluster.controller_id
-    for node_id in (*cluster.brokers, controller):
-        cluster.stop_node(node_id)
+    controller = cluster.controller_id()
+    cluster.stop()
     kafka = KafkaNode(tmp_path / "kafka", controller, "controller", {"CONTROLLER": apache_kafka.free_ports(1)[0]})
     shutil.copytree(cluster.data(controller), kafka.data)
     try:

@@ -103,7 +103,8 @@ def test_what_is_no_node_is_told(cluster: Cluster) -> None:
     with pytest.raises(KeyError):
         cluster.cut(1, 9)
     assert cluster.brokers == [1, 2, 3]
-    assert cluster.controller_id == 3000
+    assert cluster.controllers == [1, 2, 3]
+    assert cluster.controller_id() in cluster.controllers
 
 
 async def test_what_is_slow_between_nodes_is_slow_for_those_who_wait_for_both(cluster: Cluster) -> None:

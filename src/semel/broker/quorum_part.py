@@ -80,7 +80,7 @@ class QuorumPart:
         self.replica = QuorumReplica(
             node.cluster_id,
             ReplicaKey(node.node_id, node.directory_id),
-            VoterSet(VoterNode(ReplicaKey(voter.node_id)) for voter in layout.voters),
+            VoterSet(VoterNode(ReplicaKey(node_id)) for node_id in self._voter_ids(node)),
             replicated,
             GroupCommit(log, on_broken),
             self.metadata,
@@ -109,6 +109,11 @@ class QuorumPart:
             lambda topic: topic in self.metadata.committed.topics,
         )
         self.forwarder = Forwarder(self.channel)
+
+    def _voter_ids(self, node: NodeInfo) -> list[int]:
+        """A controller that names no voters is the only one."""
+        named = [voter.node_id for voter in node.config.layout.voters]
+        return named or ([node.node_id] if self._is_controller else [])
 
     def _endpoints(self) -> dict[str, HostPort]:
         """Where this controller is reached, by the names of its listeners."""

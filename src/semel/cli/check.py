@@ -37,7 +37,7 @@ The workload uses topics of its own, which it deletes if nothing was found. It s
 transactions, reads them with and without groups, and looks for what must not be: lost or doubled records, reads of
 what was aborted or not committed yet, torn transactions, readers that skip or go back. Exit code 1: it found one.
 
-With --nodes 3 a controller and three brokers are started, with three replicas of everything and sessions of 3 s. Faults
+With --nodes 3 three nodes are started, with three replicas of everything and sessions of 3 s. Faults
 come one after the other: brokers and the controller are killed or paused, links between them and clients' connections
 are cut. In the end all replicas must be in sync again, and hold the same on every node.
 """

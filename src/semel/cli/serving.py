@@ -92,10 +92,10 @@ def _check_shape(config: BrokerConfig) -> None:
     """What a node can be among others, before anything is done. Nobody logs in yet, so only the listener that a request
     came by says whether a broker can have sent it."""
     layout = config.layout
-    others = [voter for voter in layout.voters if voter.node_id != layout.node_id]
-    if Role.CONTROLLER in layout.roles and (others or len(layout.bootstrap_servers) > 1):
-        name = "controller.quorum.voters" if others else "controller.quorum.bootstrap.servers"
-        raise ConfigError(name, config.text(name), "this node alone: semel does not share the work of a controller yet")
+    if Role.CONTROLLER in layout.roles and not layout.voters and len(layout.bootstrap_servers) > 1:
+        name = "controller.quorum.bootstrap.servers"
+        allowed = "this node alone, or all controllers in controller.quorum.voters: a quorum cannot grow yet"
+        raise ConfigError(name, config.text(name), allowed)
     is_meant = config.text("inter.broker.listener.name") is not None
     if not layout.is_alone and layout.shares_with_clients and not is_meant:
         allowed = (

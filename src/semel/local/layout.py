@@ -18,8 +18,8 @@ from typing import Any
 from semel.config.settings_file import NODE_FILE, settings_text
 from semel.local.ports import HOST
 
-CONTROLLER_ID = 3000
-"""Brokers are 1, 2, 3 and so on, as many as may come: controllers are far away from them, as in Kafka's examples."""
+VOTERS = 3
+"""So many nodes of a cluster that has them are controllers, too, of which one may be down. A smaller one has one."""
 CLIENTS, BROKERS, CONTROLLER = "CLIENTS", "BROKERS", "CONTROLLER"
 """Names of listeners."""
 OWN_SETTINGS = frozenset(
@@ -61,8 +61,17 @@ class LocalNode:
 
     @property
     def address(self) -> str:
-        """Where clients, or for a controller the other nodes, find it."""
+        """Where clients, or for a controller alone the other nodes, find it."""
         return f"{HOST}:{self.advertised[CLIENTS if self.is_broker else CONTROLLER]}"
+
+    @property
+    def is_controller(self) -> bool:
+        return "controller" in self.roles
+
+    @property
+    def controller_address(self) -> str:
+        """Where a controller is found by the other nodes."""
+        return f"{HOST}:{self.advertised[CONTROLLER]}"
 
 
 @dataclass(frozen=True)
@@ -74,6 +83,10 @@ class Layout:
     @property
     def brokers(self) -> list[LocalNode]:
         return [node for node in self.nodes if node.is_broker]
+
+    @property
+    def controllers(self) -> list[LocalNode]:
+        return [node for node in self.nodes if node.is_controller]
 
     @property
     def bootstrap_servers(self) -> str:
@@ -92,7 +105,7 @@ class Layout:
     def settings_of(self, node: LocalNode, root: Path) -> dict[str, str]:
         """All that `semel serve` is told. What was asked for wins over what a small cluster gets by itself; what makes
         the node one of the cluster wins over both."""
-        voters = [f"{one.node_id}@{one.address}" for one in self.nodes if "controller" in one.roles]
+        voters = [f"{one.node_id}@{one.controller_address}" for one in self.controllers]
         listeners = list(node.ports)
         own = {
             "node.id": str(node.node_id),
@@ -129,11 +142,14 @@ def _replicated(brokers: int) -> dict[str, str]:
 
 
 def new_layout(cluster_id: str, brokers: int, settings: Mapping[str, str], ports: Sequence[int]) -> Layout:
-    """Takes three ports: of the controller, and two for each broker."""
-    left = list(ports)
-    controller = _node(CONTROLLER_ID, ("controller",), {CONTROLLER: left.pop()})
-    nodes = [_broker(node_id, left) for node_id in range(1, brokers + 1)]
-    return Layout(cluster_id, (controller, *nodes), dict(settings))
+    """The first are controllers as well. Takes two ports for each broker, and one for each controller."""
+    left, voters = list(ports), _voters_of(brokers)
+    nodes = [_broker(node_id, left, is_controller=node_id <= voters) for node_id in range(1, brokers + 1)]
+    return Layout(cluster_id, tuple(nodes), dict(settings))
+
+
+def _voters_of(brokers: int) -> int:
+    return VOTERS if brokers >= VOTERS else 1
 
 
 def with_more(layout: Layout, brokers: int, ports: Sequence[int]) -> Layout:
@@ -154,16 +170,19 @@ def listening_on(layout: Layout, ports: Sequence[int] | None = None) -> Layout:
     return replace(layout, nodes=tuple(nodes))
 
 
-def _broker(node_id: int, ports: list[int]) -> LocalNode:
-    return _node(node_id, ("broker",), {CLIENTS: ports.pop(), BROKERS: ports.pop()})
+def _broker(node_id: int, ports: list[int], *, is_controller: bool = False) -> LocalNode:
+    own = {CLIENTS: ports.pop(), BROKERS: ports.pop()}
+    if is_controller:
+        return _node(node_id, ("broker", "controller"), {**own, CONTROLLER: ports.pop()})
+    return _node(node_id, ("broker",), own)
 
 
 def _node(node_id: int, roles: tuple[str, ...], ports: Mapping[str, int]) -> LocalNode:
     return LocalNode(node_id, roles, dict(ports), dict(ports))
 
 
-def ports_for(brokers: int, *, has_controller: bool = False) -> int:
-    return 2 * brokers + (0 if has_controller else 1)
+def ports_for(brokers: int, *, has_controllers: bool = False) -> int:
+    return 2 * brokers + (0 if has_controllers else _voters_of(brokers))
 
 
 # -- on disk

@@ -1,4 +1,4 @@
-"""A cluster on one machine: a controller and some brokers, each a process, in one directory that a later start finds.
+"""A cluster on one machine: nodes, each a process, in one directory that a later start finds.
 
 Ports are held as long as the cluster is open, so a node that is down finds its own free. Nothing here is a thread or a
 task: `start` and `stop` block, `spawn` and `until_ready` are the same for programs with an event loop.
@@ -129,7 +129,7 @@ class LocalCluster:
         if self._asked_brokers is not None and brokers < has:
             raise CannotOpen(f"{self.root} holds a cluster of {has} nodes, and its nodes cannot be taken away here")
         if brokers > has:
-            layout = with_more(layout, brokers, self._ports.take(ports_for(brokers - has, has_controller=True)))
+            layout = with_more(layout, brokers, self._ports.take(ports_for(brokers - has, has_controllers=True)))
         return layout.with_settings(self._asked_settings)
 
     def _check_settings(self, layout: Layout) -> None:

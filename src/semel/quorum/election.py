@@ -31,6 +31,8 @@ _FETCHES_UNTIL_RESIGNED = 1.5
 """A leader that has not heard of a majority for so many fetch timeouts resigns: another one may lead already."""
 _ASKS_AGAIN = 5
 """How often a voter that has refused a pre-vote is asked again, at most, in the least time of an election."""
+_JITTER = 8
+"""A follower waits for its leader up to one part in so many longer than the timeout."""
 _NEVER_MS = 1 << 60
 
 
@@ -116,6 +118,7 @@ class Election:
         self._timeouts = timeouts
         self._random = random
         self._attempt = 0
+        self._patience_ms = timeouts.fetch_ms
         self._refusing: set[int] = set()
         self._has_fetched = False  # from this leader: it is alive
         self._due: dict[
@@ -253,7 +256,13 @@ class Election:
         self._move(Event.LEADER_KNOWN)
         self.leader_id = leader_id
         self._has_fetched = False
-        self.deadline_of_state_ms = now_ms + self._timeouts.fetch_ms if self.is_voter else _NEVER_MS
+        # Followers are answered at the same moment: they are not to miss the leader at the same moment as well.
+        fetch_ms = self._timeouts.fetch_ms
+        self._patience_ms = fetch_ms + self._random.randrange(max(fetch_ms // _JITTER, 1))
+        self._wait_for_leader(now_ms)
+
+    def _wait_for_leader(self, now_ms: int) -> None:
+        self.deadline_of_state_ms = now_ms + self._patience_ms if self.is_voter else _NEVER_MS
 
     def _ask_for_pre_votes(self, now_ms: int) -> None:
         self._wait_for_election(now_ms)
@@ -409,8 +418,7 @@ class Election:
         """The leader has answered a fetch of this replica in this epoch."""
         if self.state is State.FOLLOWER and epoch == self.epoch:
             self._has_fetched = True
-            if self.is_voter:
-                self.deadline_of_state_ms = now_ms + self._timeouts.fetch_ms
+            self._wait_for_leader(now_ms)
 
     def heard(self, voter: ReplicaKey, now_ms: int) -> None:
         """A replica has fetched from this one, which leads."""

@@ -40,6 +40,7 @@ class Admin(BlockingClient[asynchronous.Admin]):
     describe_groups = blocking(asynchronous.Admin.describe_groups)
     describe_log_dirs = blocking(asynchronous.Admin.describe_log_dirs)
     describe_producers = blocking(asynchronous.Admin.describe_producers)
+    describe_quorum = blocking(asynchronous.Admin.describe_quorum)
     describe_topics = blocking(asynchronous.Admin.describe_topics)
     describe_transactions = blocking(asynchronous.Admin.describe_transactions)
     describe_user_scram_credentials = blocking(asynchronous.Admin.describe_user_scram_credentials)

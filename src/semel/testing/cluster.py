@@ -10,6 +10,7 @@ from semel.local.cuts import ALL_CLIENTS
 from semel.local.layout import data_path
 from semel.local.local_cluster import LocalCluster
 from semel.local.node_process import NodeProcess
+from semel.sync import Admin
 from semel.testing.living import Living, kafka_settings
 
 CLIENTS = ALL_CLIENTS
@@ -27,7 +28,7 @@ class ClusterNode(NamedTuple):
 
 
 class Cluster(Living):
-    """A cluster of so many brokers and a controller, each in a process of its own.
+    """A cluster of so many nodes, each in a process of its own.
 
         with Cluster(nodes=3) as cluster:
             producer = semel.sync.Producer(bootstrap_servers=cluster.bootstrap_servers)
@@ -35,9 +36,9 @@ class Cluster(Living):
             ...
             cluster.start_node(1)
 
-    Brokers are 1, 2, 3 and so on; `controller_id` is the controller. With three or more of them, topics have three
-    replicas, of which two must be in sync, unless settings say otherwise. Settings hold for every node, and are given
-    as to `Broker`.
+    Nodes are 1, 2, 3 and so on. With three or more of them, the first three are `controllers` as well, of which one may
+    be down; and topics have three replicas, of which two must be in sync, unless settings say otherwise. Settings hold
+    for every node, and are given as to `Broker`.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class Cluster(Living):
 
     @property
     def nodes(self) -> dict[int, ClusterNode]:
-        """All nodes, the controller too, by number."""
+        """All nodes by number."""
         cluster = self._cluster
         return {
             node.node_id: ClusterNode(node.node_id, node.roles, node.address, self._process(node.node_id).is_running)
@@ -82,8 +83,18 @@ class Cluster(Living):
         return [node.node_id for node in self._cluster.layout.brokers]
 
     @property
+    def controllers(self) -> list[int]:
+        """Those that elect the active one among them."""
+        return [node.node_id for node in self._cluster.layout.controllers]
+
     def controller_id(self) -> int:
-        return next(node.node_id for node in self._cluster.layout.nodes if "controller" in node.roles)
+        """The controller that is active now, as the nodes say that answer."""
+        with Admin(bootstrap_servers=self.bootstrap_servers) as admin:
+            return admin.describe_quorum().leader_id
+
+    def controller_address(self, node_id: int) -> str:
+        """Where the other nodes, and Kafka's tools with --bootstrap-controller, find a controller."""
+        return self._cluster.layout.node(node_id).controller_address
 
     def pid(self, node_id: int) -> int:
         return self._process(node_id).pid

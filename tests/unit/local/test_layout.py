@@ -10,7 +10,6 @@ from semel.config import load_config
 from semel.config.node_layout import ListenerKind, Role
 from semel.config.settings_file import NODE_FILE
 from semel.local.layout import (
-    CONTROLLER_ID,
     Layout,
     data_path,
     listening_on,
@@ -28,34 +27,31 @@ def _layout(brokers: int = 3, **settings: str) -> Layout:
     return new_layout("a-cluster", brokers, settings, range(20_000, 20_000 + ports_for(brokers)))
 
 
-def test_a_controller_and_brokers_from_one_on() -> None:
-    layout = _layout()
-    assert [(node.node_id, node.roles) for node in layout.nodes] == [
-        (CONTROLLER_ID, ("controller",)),
-        (1, ("broker",)),
-        (2, ("broker",)),
-        (3, ("broker",)),
+@pytest.mark.parametrize(("brokers", "controllers"), [(1, 1), (2, 1), (3, 3), (5, 3)])
+def test_three_controllers_where_there_are_nodes_for_them(brokers: int, controllers: int) -> None:
+    layout = _layout(brokers)
+    assert [(node.node_id, node.is_controller) for node in layout.nodes] == [
+        (number, number <= controllers) for number in range(1, brokers + 1)
     ]
+    assert all(node.is_broker for node in layout.nodes)
     ports = [port for node in layout.nodes for port in node.ports.values()]
-    assert len(set(ports)) == len(ports) == 7
+    assert len(set(ports)) == len(ports) == 2 * brokers + controllers
 
 
 def test_what_each_node_is_told_makes_one_cluster() -> None:
-    layout = _layout()
+    layout = _layout(4)
     configs = {node.node_id: load_config(None, {}, layout.settings_of(node, ROOT)).layout for node in layout.nodes}
-    controller = configs[CONTROLLER_ID]
-    assert controller.roles == {Role.CONTROLLER}
-    assert [listener.kind for listener in controller.listeners] == [ListenerKind.CONTROLLERS]
-    for node in layout.brokers:
-        broker = configs[node.node_id]
-        assert broker.roles == {Role.BROKER}
-        assert [(voter.node_id, voter.port) for voter in broker.voters] == [
-            (CONTROLLER_ID, controller.listeners[0].port)
+    for node in layout.nodes:
+        told = configs[node.node_id]
+        assert told.roles == ({Role.BROKER, Role.CONTROLLER} if node.node_id <= 3 else {Role.BROKER})
+        assert [(voter.node_id, voter.port) for voter in told.voters] == [
+            (one.node_id, one.ports["CONTROLLER"]) for one in layout.nodes[:3]
         ]
-        clients, brokers = broker.listeners
+        clients, brokers, *controllers = told.listeners
         assert clients.kind == ListenerKind.CLIENTS
         assert f"127.0.0.1:{clients.port}" == node.address
         assert brokers.kind == ListenerKind.BROKERS
+        assert [one.kind for one in controllers] == [ListenerKind.CONTROLLERS] * node.is_controller
 
 
 @pytest.mark.parametrize(("brokers", "replicas", "least"), [(2, "2", "1"), (3, "3", "2"), (5, "3", "2")])
@@ -106,7 +102,7 @@ def test_more_brokers_join_with_numbers_and_ports_of_their_own() -> None:
 
 def test_with_something_between_nodes_listen_elsewhere_than_they_are_found() -> None:
     layout = _layout()
-    apart = listening_on(layout, range(30_000, 30_007))
+    apart = listening_on(layout, range(30_000, 30_009))
     assert [node.address for node in apart.nodes] == [node.address for node in layout.nodes]
     told = apart.settings_of(apart.brokers[0], ROOT)
     assert set(told["listeners"].split(",")).isdisjoint(told["advertised.listeners"].split(","))

@@ -20,7 +20,7 @@ class FakeCluster:
     """Notes how many nodes are down, paused or cut off at the same time."""
 
     def __init__(self, missing: str = "") -> None:
-        self.members = Members((1, 2, 3), 3000)
+        self.members = Members((1, 2, 3), (3000,))
         self.nodes = {node_id: FakeNode(self, node_id) for node_id in (1, 2, 3, 3000)}
         self.met: set[int] = set()
         self.cuts: set[tuple[int, int]] = set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from semel.broker.authoriser import CLUSTER_NAME, Operation, ResourceType
+from semel.broker.cluster_view import ClusterView
 from semel.broker.context import RequestContext
 from semel.broker.node_info import NodeInfo
 from semel.config import NodeListener
@@ -21,6 +22,7 @@ def handle(
     *,
     node: NodeInfo,
     replica: LogReplica,
+    cluster: ClusterView,
     bound: Mapping[str, NodeListener],
 ) -> DescribeClusterResponse:
     if request.endpoint_type == _BROKERS:
@@ -37,7 +39,14 @@ def handle(
         brokers=[
             DescribeClusterBroker(
                 broker_id=node.node_id, host=listener.advertised_host or listener.host, port=listener.advertised_port
-            )
+            ),
+            *(
+                DescribeClusterBroker(broker_id=controller_id, host=one.host, port=one.port)
+                for controller_id, registered in sorted(cluster.image.controllers.items())
+                if controller_id != node.node_id
+                for one in registered.end_points
+                if one.name == context.listener
+            ),
         ],
     )
     if request.include_cluster_authorized_operations:

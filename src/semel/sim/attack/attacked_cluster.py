@@ -77,8 +77,9 @@ class AttackedCluster:
     @property
     def members(self) -> Members:
         layout = self._local.layout
-        (controller,) = (node.node_id for node in layout.nodes if not node.is_broker)
-        return Members(tuple(node.node_id for node in layout.brokers), controller)
+        return Members(
+            tuple(node.node_id for node in layout.brokers), tuple(node.node_id for node in layout.controllers)
+        )
 
     async def start(self) -> None:
         """Returns when all nodes serve. Raises NodeDied; then `close` ends those that run."""

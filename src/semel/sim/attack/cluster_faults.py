@@ -1,7 +1,7 @@
 """What can happen to a cluster of several nodes, drawn by a seed: who is met, how, and for how long.
 
-Only one fault is drawn at a time, and it meets one broker, the controller or one set of links: of three replicas two
-can go on. Nothing is done here; `ClusterAssault` does it.
+Only one fault is drawn at a time, and it meets one broker, one controller or one set of links: of three replicas two
+can go on, and of three controllers as well. Nothing is done here; `ClusterAssault` does it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ ONE_WAY_CHANCE = 0.4
 @dataclass(frozen=True)
 class Members:
     brokers: tuple[int, ...]
-    controller: int
+    controllers: tuple[int, ...]
+    """Of which one is active; they may be brokers as well."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def draw_node_fault(
     """`leaders` are those of partitions by name, as far as they are known."""
     lasts_s = _draw_time(random)
     if random.random() < CONTROLLER_CHANCE:
-        return NodeFault(kind, members.controller, lasts_s, "controller")
+        return NodeFault(kind, random.choice(members.controllers), lasts_s, "controller")
     led = sorted(name for name, leader in leaders.items() if leader in members.brokers)
     if led and random.random() < LEADER_CHANCE:
         name = random.choice(led)
@@ -71,9 +72,10 @@ def draw_link_fault(random: random_module.Random, members: Members) -> LinkFault
     if choice == 0:
         target, pairs = "between two brokers", [(one, other)]
     elif choice == 1:
-        target, pairs = "from the controller", [(one, members.controller)]
+        controllers = [node for node in members.controllers if node != one]
+        target, pairs = "from a controller", [(one, random.choice(controllers or [other]))]
     else:
-        others = [node for node in (*members.brokers, members.controller) if node != one]
+        others = [node for node in sorted({*members.brokers, *members.controllers}) if node != one]
         target, pairs = "from all nodes", [(one, node) for node in others]
     back = [(to, source) for source, to in pairs]
     if random.random() >= ONE_WAY_CHANCE:
