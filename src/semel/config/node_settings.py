@@ -62,8 +62,8 @@ NODE = [
             "How long a controller that wants to lead waits for votes, and up to as long again: each draws its own "
             "time.", minimum=1),
     Setting("controller.quorum.fetch.timeout.ms", INT, 2000,
-            "How long a controller that hears nothing of the active one waits before it wants to lead; an active one that "
-            "hears of no majority for one and a half times as long gives up.", minimum=1),
+            "How long a controller that hears nothing of the active one waits before it wants to lead; an active one "
+            "that hears of no majority for one and a half times as long gives up.", minimum=1),
     Setting("controller.quorum.election.backoff.max.ms", INT, 1000,
             "How long controllers wait at most, after the active one has resigned, for those that were further.",
             minimum=0),
