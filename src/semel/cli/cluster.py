@@ -13,6 +13,7 @@ _EXAMPLES = """examples:
   semel cluster start --nodes 3
   semel cluster status
   semel cluster info
+  semel cluster quorum status
 """
 _INFO = """Works on Apache Kafka as well.
 
@@ -20,10 +21,17 @@ examples:
   semel cluster info
   semel cluster info --json --bootstrap localhost:9092
 """
-_START = """A controller and as many brokers as you say, each a process of its own on free ports of 127.0.0.1. With
---dir the cluster is kept there, and a later start finds its data and its addresses; without, everything is removed at
-the end. --set holds for every node; docs/settings.md has all settings. With three or more nodes topics have three
-replicas, of which two must be in sync.
+_QUORUM = """Controllers elect one among them that is active. LACKS counts the records of metadata that the active one
+has and the node does not. Works on Apache Kafka as well.
+
+examples:
+  semel cluster quorum status
+  semel cluster quorum status --json --bootstrap localhost:9092
+"""
+_START = """As many nodes as you say, each a process of its own on free ports of 127.0.0.1. With --dir the cluster is
+kept there, and a later start finds its data and its addresses; without, everything is removed at the end. --set holds
+for every node; docs/settings.md has all settings. With three or more nodes the first three are controllers, too, and
+topics have three replicas, of which two must be in sync: any one node may be killed.
 
 examples:
   semel cluster start
@@ -52,7 +60,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         description="Run a whole cluster on this machine, until Ctrl-C or SIGTERM.",
         epilog=_START,
     )
-    start.add_argument("--nodes", type=int, metavar="N", help="how many brokers (default 3, or as many as DIR has)")
+    start.add_argument("--nodes", type=int, metavar="N", help="how many (default 3, or as many as DIR has)")
     start.add_argument("--dir", metavar="DIR", help="where the cluster is kept (default: nowhere, it is removed)")
     start.add_argument(
         "--set",
@@ -93,6 +101,20 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     add_connection_arguments(info)
     info.set_defaults(run=_info)
 
+    quorum = actions.add_parser(
+        "quorum", help="the controllers, and which of them is active", description="The controllers of a cluster."
+    )
+    quorum_actions = quorum.add_subparsers(dest="quorum_action", metavar="ACTION", required=True)
+    quorum_status = quorum_actions.add_parser(
+        "status",
+        help="which controller is active, and how far each node has the metadata",
+        description="Show the controllers, which of them is active, and how far each node has the metadata.",
+        epilog=_QUORUM,
+    )
+    add_output_arguments(quorum_status)
+    add_connection_arguments(quorum_status)
+    quorum_status.set_defaults(run=_quorum)
+
 
 def _seconds(text: str) -> float:
     try:
@@ -112,6 +134,12 @@ def _status(options: argparse.Namespace) -> int:
 
 def _info(options: argparse.Namespace) -> int:
     from semel.cli.cluster_info import run
+
+    return run_coroutine(run(options, Output.of(options)))
+
+
+def _quorum(options: argparse.Namespace) -> int:
+    from semel.cli.cluster_quorum import run
 
     return run_coroutine(run(options, Output.of(options)))
 

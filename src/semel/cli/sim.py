@@ -31,6 +31,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--nodes", type=int, choices=(1, 3, 5), default=1, help="how many nodes there are; clients speak to the first"
     )
+    command.add_argument(
+        "--voters", type=int, choices=(1, 3, 5), default=1, help="how many of the nodes are controllers (default 1)"
+    )
     command.add_argument("--jobs", type=int, default=1, metavar="N", help="how many processes explore (default 1)")
     command.add_argument("--strikes", metavar="LIST", help=f"of the seed's strikes only these numbers, or {_NONE}")
     command.add_argument("--seconds", type=float, metavar="N", help="let the clients work for so long only")
@@ -50,6 +53,8 @@ def run(options: argparse.Namespace) -> int:
     # What nodes and clients have to say of faults is in the timeline.
     logging.getLogger("semel").addHandler(logging.NullHandler())
     output = Output.of(options)
+    if options.voters > options.nodes:
+        raise WrongCall(f"--voters {options.voters} is not allowed; allowed: at most as many as --nodes")
     return _replay(options, output) if options.seed is not None else _explore(options, output)
 
 
@@ -77,7 +82,7 @@ def _replay(options: argparse.Namespace, output: Output) -> int:
 def _schedule(options: argparse.Namespace) -> Schedule:
     from semel.sim.world.schedule import CLIENTS, SIDE_TOPICS, drawn
 
-    schedule = drawn(options.seed, options.nodes)
+    schedule = drawn(options.seed, options.nodes, options.voters)
     if options.seconds is not None:
         if options.seconds <= 0:
             raise WrongCall(f"--seconds {options.seconds:g} is not allowed; allowed: more than 0")
@@ -116,7 +121,9 @@ def _explore(options: argparse.Namespace, output: Output) -> int:
         def tell(progress: Progress) -> None:
             bar.show(progress.runs, progress_note(progress))
 
-        progress = explore(seeds, nodes=options.nodes, jobs=options.jobs, patch=options.patch, tell=tell)
+        progress = explore(
+            seeds, nodes=options.nodes, voters=options.voters, jobs=options.jobs, patch=options.patch, tell=tell
+        )
     shortest = None
     if progress.found is not None and not options.no_shrink:
         shortest = _shrunk(progress.found.seed, options, output)
@@ -141,7 +148,7 @@ def _shrunk(seed: int, options: argparse.Namespace, output: Output) -> Schedule:
         def tell(runs: int, schedule: Schedule) -> None:
             bar.show(runs, f"{count_text(len(schedule.strikes), 'strike')} in {schedule.seconds:g} s")
 
-        return Shrinking(simulate(drawn(seed, options.nodes)), tell=tell).shrink().schedule
+        return Shrinking(simulate(drawn(seed, options.nodes, options.voters)), tell=tell).shrink().schedule
 
 
 def _range(given: str) -> range:

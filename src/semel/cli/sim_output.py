@@ -73,7 +73,9 @@ def run_document(run: Run) -> dict[str, object]:
 
 
 def progress_note(progress: Progress) -> str:
-    parts = ", ".join(f"{part.seen}/{part.total} {part.name}" for part in covered(progress.coverage, progress.nodes))
+    parts = ", ".join(
+        f"{part.seen}/{part.total} {part.name}" for part in covered(progress.coverage, progress.nodes, progress.voters)
+    )
     return f"{progress.hours_per_second:.3f} simulated hours a second; {parts}"
 
 
@@ -85,7 +87,7 @@ def show_exploration(seeds: range, progress: Progress, shortest: Schedule | None
     )
     output.line()
     rows = []
-    for part in covered(progress.coverage, progress.nodes):
+    for part in covered(progress.coverage, progress.nodes, progress.voters):
         unseen = "; ".join(part.unseen[:6]) + (" ..." if len(part.unseen) > 6 else "")
         seen = Cell(f"{part.seen} of {part.total}", "green" if not part.unseen else "yellow")
         rows.append([part.name, seen, unseen])
@@ -120,7 +122,7 @@ def exploration_document(seeds: range, progress: Progress, shortest: Schedule | 
         "simulated_hours_per_second": round(progress.hours_per_second, 6),
         "coverage": {
             part.name: {"seen": part.seen, "total": part.total, "unseen": part.unseen}
-            for part in covered(progress.coverage, progress.nodes)
+            for part in covered(progress.coverage, progress.nodes, progress.voters)
         },
         "found": None if found is None else found.seed,
         "violations": [] if found is None else [violation._asdict() for violation in found.violations],

@@ -34,6 +34,7 @@ class Progress:
     """What was done so far. `real_s` is set by whoever watches the clock."""
 
     nodes: int = 1
+    voters: int = 1
     runs: int = 0
     virtual_s: float = 0.0
     real_s: float = 0.0
@@ -59,8 +60,8 @@ def apply_patch(patch: str | None) -> None:
         getattr(import_module(module), function)()
 
 
-def explore_one(seed: int, nodes: int = 1) -> Explored:
-    run = simulate(drawn(seed, nodes))
+def explore_one(seed: int, nodes: int = 1, voters: int = 1) -> Explored:
+    run = simulate(drawn(seed, nodes, voters))
     return Explored(seed, run.violations, run.coverage, run.virtual_s)
 
 
@@ -68,14 +69,17 @@ def explore(
     seeds: Iterable[int],
     *,
     nodes: int = 1,
+    voters: int = 1,
     jobs: int = 1,
     patch: str | None = None,
     tell: Callable[[Progress], None] = lambda _: None,
 ) -> Progress:
     """Stops at the first seed that finds something; the seeds before it have found nothing."""
-    progress = Progress(nodes)
+    progress = Progress(nodes, voters)
     began_s = time.monotonic()
-    results = _one_by_one(seeds, nodes, patch) if jobs == 1 else _in_processes(seeds, nodes, jobs, patch)
+    results = (
+        _one_by_one(seeds, nodes, voters, patch) if jobs == 1 else _in_processes(seeds, nodes, voters, jobs, patch)
+    )
     for explored in results:
         progress.add(explored)
         progress.real_s = time.monotonic() - began_s
@@ -85,19 +89,19 @@ def explore(
     return progress
 
 
-def _one_by_one(seeds: Iterable[int], nodes: int, patch: str | None) -> Iterator[Explored]:
+def _one_by_one(seeds: Iterable[int], nodes: int, voters: int, patch: str | None) -> Iterator[Explored]:
     _begin(patch)
     for seed in seeds:
-        yield explore_one(seed, nodes)
+        yield explore_one(seed, nodes, voters)
 
 
-def _in_processes(seeds: Iterable[int], nodes: int, jobs: int, patch: str | None) -> Iterator[Explored]:
+def _in_processes(seeds: Iterable[int], nodes: int, voters: int, jobs: int, patch: str | None) -> Iterator[Explored]:
     waiting: deque[Future[Explored]] = deque()
     context = multiprocessing.get_context("forkserver")
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(patch,)) as pool:
         try:
             for seed in seeds:
-                waiting.append(pool.submit(explore_one, seed, nodes))
+                waiting.append(pool.submit(explore_one, seed, nodes, voters))
                 if len(waiting) >= jobs * AHEAD:
                     yield waiting.popleft().result()
             while waiting:

@@ -7,7 +7,7 @@ is done here; what befalls one alone is in node.py.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from semel.broker.broker import Broker
 from semel.broker.identity import Identity, new_id, write_identity
@@ -17,11 +17,16 @@ from semel.sim.medium import Medium
 from semel.sim.world.findings import Findings
 from semel.sim.world.node import BROKER, PORT, ROOT, SimulatedNode
 from semel.sim.world.overdue import Overdue
+from semel.sim.world.quorum_rules import compare_images, is_led
 from semel.sim.world.replicas import Replicas
 from semel.sim.world.watching import Watch
 
 CONTROLLER_PORT = 9093
 BROKERS_PORT = 9094
+SNAPSHOT_AFTER_BYTES = 4000
+"""Of metadata: nodes that were away find that the log begins with a snapshot, some time."""
+LED_S = 10.0
+"""Within this time after the last fault a controller is active: two elections and what a follower waits before."""
 QUICK = {
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
@@ -74,6 +79,7 @@ class Nodes:
     ) -> None:
         self._world = world
         self._findings = findings
+        self._voters = voters
         self._watches: dict[str, Watch] = {}
         self._looking: list[asyncio.Task[None]] = []
         self._clones: list[SimulatedNode] = []
@@ -113,6 +119,8 @@ class Nodes:
         if node.has_other_disk:
             watch.forget()
         watch.follow(broker)
+        if self._voters > 1:
+            broker.metadata.snapshot_after_bytes = SNAPSHOT_AFTER_BYTES
 
     @property
     def names(self) -> list[str]:
@@ -148,6 +156,7 @@ class Nodes:
         if self.replicas is None:
             return
         brokers = [node.broker for node in self.all]
+        await self._until(lambda: is_led(brokers), LED_S, "no controller")
         until_s = self._world.loop.time() + REPLICATION_S
         while lacking := self.replicas.lacking(brokers):
             if self._world.loop.time() >= until_s:
@@ -155,6 +164,15 @@ class Nodes:
                 return
             await asyncio.sleep(0.5)
         self.replicas.compare_all(brokers)
+        await self._until(lambda: compare_images(brokers, self._findings), LED_S, "metadata lag")
+
+    async def _until(self, is_so: Callable[[], bool], within_s: float, wrong: str) -> None:
+        until_s = self._world.loop.time() + within_s
+        while not is_so():
+            if self._world.loop.time() >= until_s:
+                self._findings.wrong(wrong, f"{within_s:g} s after the last fault")
+                return
+            await asyncio.sleep(0.1)
 
     def look_no_more(self) -> None:
         """But once more, at what is there now."""

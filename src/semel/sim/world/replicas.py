@@ -113,10 +113,13 @@ class Replicas:
 
     def _image(self) -> MetadataImage | None:
         """What the controller has committed; None while there is no controller."""
-        first = self._nodes()[0]
-        if self.has_clones or not first.is_up or first.broker.controller_part is None:
+        if self.has_clones:
             return None
-        return first.broker.controller_part.metadata.committed
+        for node in self._nodes():
+            part = node.broker.controller_part if node.is_up else None
+            if part is not None and part.is_active:
+                return part.metadata.committed
+        return None
 
     def _state(self, partition: Partition) -> PartitionState | None:
         """As the controller has it; None if it has another leader by now."""

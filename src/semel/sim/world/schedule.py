@@ -138,6 +138,8 @@ class Schedule:
     """In the end bits flip on the disk."""
     strikes: tuple[Strike, ...]
     nodes: int = 1
+    voters: int = 1
+    """How many of the nodes are controllers."""
 
     def only(self, numbers: frozenset[int]) -> Schedule:
         """Without the other strikes."""
@@ -172,14 +174,19 @@ NODE_SETTINGS = {
 }
 
 
-def drawn(seed: int, nodes: int = 1) -> Schedule:
+def drawn(seed: int, nodes: int = 1, voters: int = 1) -> Schedule:
     """The schedule of a seed; with several nodes it is that of one, and what can happen among them besides."""
     schedule = _drawn(seed)
     if nodes == 1:
         return schedule
     from semel.sim.world.aims_among_nodes import aimed  # which knows what a schedule is
 
-    return aimed(schedule, nodes) or _among_nodes(schedule, nodes, random_module.Random(f"{seed}/{nodes} nodes"))
+    schedule = aimed(schedule, nodes) or _among_nodes(schedule, nodes, random_module.Random(f"{seed}/{nodes} nodes"))
+    if voters == 1:
+        return schedule
+    # A voter with an old disk has forgotten how it voted: with voters that are fixed, nobody can tell.
+    strikes = tuple(strike for strike in schedule.strikes if strike.kind not in OTHER_DISKS)
+    return replace(schedule, voters=voters, strikes=strikes)
 
 
 def _among_nodes(schedule: Schedule, nodes: int, random: random_module.Random) -> Schedule:

@@ -83,6 +83,8 @@ def replay_options(schedule: Schedule, whole: Schedule) -> list[str]:
     options = ["--seed", str(schedule.seed)]
     if schedule.nodes > 1:
         options += ["--nodes", str(schedule.nodes)]
+    if schedule.voters > 1:
+        options += ["--voters", str(schedule.voters)]
     if schedule.strikes != whole.strikes:
         numbers = ",".join(str(strike.number) for strike in schedule.strikes)
         options += ["--strikes", numbers or "none"]

@@ -106,7 +106,7 @@ class _Simulation:
 
     async def _whole(self) -> None:
         schedule, findings = self.schedule, self.findings
-        nodes = Nodes(self.world, schedule.nodes, schedule.settings, findings)
+        nodes = Nodes(self.world, schedule.nodes, schedule.settings, findings, schedule.voters)
         await nodes.open()
         machines = Machines(self.world)
         weathers: list[DoublingWeather] = []

@@ -24,6 +24,7 @@ from semel.replication.partition import Partition
 from semel.sim.power import PowerLost
 from semel.sim.world.findings import Findings
 from semel.sim.world.overdue import Overdue
+from semel.sim.world.quorum_rules import QuorumRules
 from semel.sim.world.replicas import Replicas
 
 LOOK_S = 0.05
@@ -147,6 +148,7 @@ def observed(findings: Findings) -> Iterator[None]:
     with ExitStack() as stack:
         _observe_moves(stack, findings)
         _observe_producer_ids(stack, findings)
+        QuorumRules(findings).observe(stack)
         complaints = Complaints(findings)
         logger = logging.getLogger("semel")
         was_loud, level = logger.propagate, logger.level
