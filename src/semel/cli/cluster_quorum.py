@@ -42,11 +42,11 @@ def _row(quorum: QuorumDescription, node_id: int, replica: QuorumReplica, *, is_
     role = "leader" if node_id == quorum.leader_id else "follower" if is_voter else "observer"
     node = quorum.nodes.get(node_id)
     address = None if node is None else f"{node.host}:{node.port}"
-    if replica.log_end_offset == _NONE:
+    if replica.end_offset == _NONE:
         return node_id, role, address, None, None
     leader = quorum.voters.get(quorum.leader_id)
-    lacks = None if leader is None else max(leader.log_end_offset - replica.log_end_offset, 0)
-    return node_id, role, address, replica.log_end_offset, lacks
+    lacks = None if leader is None else max(leader.end_offset - replica.end_offset, 0)
+    return node_id, role, address, replica.end_offset, lacks
 
 
 def _document(quorum: QuorumDescription, rows: list[Row]) -> dict[str, object]:
