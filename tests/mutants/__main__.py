@@ -33,6 +33,7 @@ def main() -> int:
     parser.add_argument("--room", choices=[*ROOMS], action="append", help="only this one; may be repeated")
     parser.add_argument("--seconds", type=float, default=1e9, help="stop after about so long; the next run goes on")
     parser.add_argument("--same-copy", action="store_true", help="of the tree as it was in the run before")
+    parser.add_argument("--measured", action="store_true", help="ask only the tests that are measured so far")
     options = parser.parse_args()
     until_s = time.monotonic() + options.seconds
     WORK.mkdir(parents=True, exist_ok=True)
@@ -40,7 +41,7 @@ def main() -> int:
     fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)
     if not options.same_copy:
         refresh()
-    if unmeasured():
+    if unmeasured() and not options.measured:
         run("mutant_touching.py", str(until_s - time.monotonic()))
         if unmeasured():
             print(f"{len(unmeasured())} test files are still to be measured: run it again")

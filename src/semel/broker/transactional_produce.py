@@ -48,7 +48,7 @@ class TransactionVerifier:
         try:
             if version >= _SECOND_GENERATION_SINCE:
                 return transactions.joins_at_once(transactional_id, claimed, place)
-            return transactions.is_settled(transactional_id) and transactions.holds(transactional_id, claimed, place)
+            return transactions.holds_durably(transactional_id, claimed, place)
         except Refused:
             return False
 

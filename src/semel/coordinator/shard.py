@@ -79,7 +79,7 @@ class Shard(Generic[S]):
         return not self.partition.is_closed and self.partition.leader_epoch == self.epoch
 
     def check_current(self) -> None:
-        if not self.is_current:
+        if self.partition.is_closed or self.partition.leader_epoch != self.epoch:
             index, topic = self.partition.index, getattr(self.partition, "topic", "")
             raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"leader epoch {self.epoch} of {topic}-{index} is over")
 

@@ -100,7 +100,7 @@ class Shards(Generic[S]):
     def for_key(self, key: str) -> Shard[S]:
         """The shard that a group id or transactional id belongs to; Refused while it is not there yet."""
         shard = self._by_key.get(key)
-        if shard is not None and shard.is_current:
+        if shard is not None and not shard.partition.is_closed and shard.partition.leader_epoch == shard.epoch:
             return shard
         shard = self.at(self.index_for(key))
         if len(self._by_key) >= _MOST_KEYS:

@@ -4,8 +4,8 @@ A turn is what the loop does between two looks at its sockets. It is measured tw
 programs of a busy machine count, too, and by the processor time of its thread, which is what this program has done.
 
 It is cheap enough to be always on, because it takes the place of a selector of the standard library and does less: the
-clock is read twice a turn (0.05 us each), the processor time, which is a system call, once for every quarter of a
-millisecond of work. So the processor time of a turn is known to a quarter of a millisecond, and never told too small.
+clock is read twice a turn (0.05 us each), the processor time, which is a system call, once for every half millisecond
+of work. So the processor time of a turn is known to half a millisecond, and never told too small.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ logger = logging.getLogger("semel.host")
 
 LIMIT_MS = 5
 _LIMIT_NS = LIMIT_MS * 1_000_000
-_LOOK_NS = 250_000
+_LOOK_NS = 500_000
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 

@@ -214,9 +214,12 @@ class TransactionCoordinator:
     def holds(self, transactional_id: str, claimed: Identity, partition: TopicPartition) -> bool:
         """Whether a partition is in the open transaction of this very producer (KIP-890: verified before a write).
         A write has to wait until that is durable besides (`settled`)."""
-        known = self.shards.for_key(transactional_id).state.by_id.get(transactional_id)
-        known = check_owner(known, transactional_id, claimed)
-        return known.state == TransactionState.ONGOING and partition in known.partitions
+        return _holds(self.shards.for_key(transactional_id), transactional_id, claimed, partition)
+
+    def holds_durably(self, transactional_id: str, claimed: Identity, partition: TopicPartition) -> bool:
+        """Whether it is in there for good: `holds` and `is_settled`."""
+        shard = self.shards.for_key(transactional_id)
+        return _is_settled(shard, transactional_id) and _holds(shard, transactional_id, claimed, partition)
 
     def is_settled(self, transactional_id: str) -> bool:
         """Whether what is known of a transactional id is durable."""
@@ -386,6 +389,11 @@ def _check_connection(
     touch what has begun since. (In the second generation its epoch says so; `connection` is None.)"""
     if connection is not None and known is not None and claimed == (known.producer_id, known.epoch):
         shard.connections.check(known.transactional_id, claimed, connection)
+
+
+def _holds(shard: Shard[Transactions], transactional_id: str, claimed: Identity, partition: TopicPartition) -> bool:
+    known = check_owner(shard.state.by_id.get(transactional_id), transactional_id, claimed)
+    return known.state == TransactionState.ONGOING and partition in known.partitions
 
 
 def _is_settled(shard: Shard[Transactions], transactional_id: str) -> bool:

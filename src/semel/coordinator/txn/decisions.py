@@ -44,6 +44,7 @@ class Identity(NamedTuple):
 
 
 NOBODY = Identity(NO_PRODUCER_ID, NO_EPOCH)
+_NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
 
 
 def check_owner(transaction: Transaction | None, transactional_id: str, claimed: Identity) -> Transaction:
@@ -145,15 +146,14 @@ def with_partitions(
     is_open = transaction.state == TransactionState.ONGOING
     if is_open and added <= transaction.partitions:
         return None
-    return transaction._replace(
-        state=moved(transaction.state, Event.ADD),
-        partitions=transaction.partitions | added if is_open else added,
-        started_ms=transaction.started_ms if is_open else now_ms,
-        updated_ms=now_ms,
-        client_version=client_version,
-        # It goes on with what it was told: nobody asks with an older epoch any more, except late.
-        timed_out_epoch=NO_EPOCH,
-        raised_from_epoch=NO_EPOCH,
+    # It goes on with what it was told: nobody asks with an older epoch any more, except late.
+    return transaction.stepped(
+        moved(transaction.state, Event.ADD),
+        transaction.epoch,
+        transaction.partitions | added if is_open else added,
+        transaction.started_ms if is_open else now_ms,
+        now_ms,
+        client_version,
     )
 
 
@@ -191,13 +191,13 @@ def ended_by_client(
         raise _decided_otherwise(transaction, is_commit)
     event = Event.COMMIT if is_commit else Event.ABORT
     # How the markers are judged follows from how the transaction is ended, not from how it was joined.
-    prepared = transaction._replace(
-        epoch=transaction.epoch + 1 if bumps_epoch else transaction.epoch,
-        state=moved(state, event),
-        updated_ms=now_ms,
+    prepared = transaction.stepped(
+        moved(state, event),
+        transaction.epoch + 1 if bumps_epoch else transaction.epoch,
+        transaction.partitions,
+        transaction.started_ms,
+        now_ms,
         client_version=2 if bumps_epoch else 0,
-        timed_out_epoch=NO_EPOCH,
-        raised_from_epoch=NO_EPOCH,
     )
     if not bumps_epoch:
         return Ending(claimed, prepared)
@@ -279,7 +279,16 @@ def ended_by_coordinator(
 
 def completed(transaction: Transaction, now_ms: int) -> Transaction:
     """Every marker is written."""
-    done = transaction._replace(state=moved(transaction.state, Event.MARKED), partitions=frozenset(), updated_ms=now_ms)
+    done = transaction.stepped(
+        moved(transaction.state, Event.MARKED),
+        transaction.epoch,
+        _NO_PARTITIONS,
+        transaction.started_ms,
+        now_ms,
+        transaction.client_version,
+        transaction.timed_out_epoch,
+        transaction.raised_from_epoch,
+    )
     if transaction.next_producer_id != NO_PRODUCER_ID:
         return done._replace(
             producer_id=transaction.next_producer_id,

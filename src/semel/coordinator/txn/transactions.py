@@ -60,6 +60,34 @@ class Transaction(NamedTuple):
     def bumps_epoch(self) -> bool:
         return self.client_version >= 2
 
+    def stepped(
+        self,
+        state: TransactionState,
+        epoch: Epoch,
+        partitions: frozenset[TopicPartition],
+        started_ms: int,
+        updated_ms: int,
+        client_version: int,
+        timed_out_epoch: Epoch = NO_EPOCH,
+        raised_from_epoch: Epoch = NO_EPOCH,
+    ) -> Transaction:
+        """As `_replace`, of what every transaction changes three times, at a third of the cost."""
+        return Transaction(
+            self.transactional_id,
+            self.producer_id,
+            epoch,
+            self.timeout_ms,
+            state,
+            partitions,
+            started_ms,
+            updated_ms,
+            self.previous_producer_id,
+            self.next_producer_id,
+            client_version,
+            timed_out_epoch,
+            raised_from_epoch,
+        )
+
     def left_ms(self, wall_ms: int) -> int:
         """How long it may still stay open, for whoever loads it: that knows only by wall clocks what has passed. They
         jump, and differ from node to node; so it is no less than nothing, and no more than the whole time."""
