@@ -49,9 +49,14 @@ class ProducersModel:
             if sequence != expected:
                 for first_sequence, last_sequence, first_offset, _ in known.window:
                     if (first_sequence, last_sequence) == (sequence, last):
-                        return first_offset
+                        # Written in a transaction that is over: no repetition of that, but another record.
+                        is_over = known.transaction is None or first_offset < known.transaction
+                        return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if transactional and is_over else first_offset
                 behind = (expected - last) % MODULUS
                 if known.batches and 0 < behind <= MODULUS // 2:
+                    oldest = known.window[0][2]
+                    if transactional and (known.transaction is None or oldest < known.transaction):
+                        return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
                     return ErrorCode.DUPLICATE_SEQUENCE_NUMBER
                 return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         if known.transaction is not None and not transactional:

@@ -139,21 +139,23 @@ class Producers:
                 f"producer {header.producer_id} begins epoch {header.producer_epoch} at sequence {sequence}, not 0",
             )
         if header.producer_epoch == known.epoch and not follows(row, known.epoch, sequence, True):
-            return self._behind_or_ahead(header, row, known.last_sequence)
+            return self._behind_or_ahead(header, row, known)
         raise Refused(
             ErrorCode.INVALID_TXN_STATE,
             f"producer {header.producer_id} has a transaction open since offset {known.transaction_first_offset} "
             "and wrote a batch outside of it",
         )
 
-    def _behind_or_ahead(self, header: BatchHeader, row: bytes, last_sequence: Sequence) -> Draft:
+    def _behind_or_ahead(self, header: BatchHeader, row: bytes, known: Entry) -> Draft:
         """A batch that is not the next one: a known duplicate, an older duplicate, or a gap."""
         last_of_batch = (header.base_sequence + header.last_offset_delta) & _MASK
+        expected = (known.last_sequence + 1) & _MASK
         for batch in _window(row):
             if batch.first_sequence == header.base_sequence and batch.last_sequence == last_of_batch:
+                self._refuse_if_of_ended_transaction(header, known, batch.first_offset)
                 return Draft(header.producer_id, row, duplicate_of=batch)
-        expected = (last_sequence + 1) & _MASK
-        if last_sequence != NO_SEQUENCE and 0 < (expected - last_of_batch) & _MASK <= _HALF:
+        if known.last_sequence != NO_SEQUENCE and 0 < (expected - last_of_batch) & _MASK <= _HALF:
+            self._refuse_if_of_ended_transaction(header, known, min(batch.first_offset for batch in _window(row)))
             raise Refused(
                 ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
                 f"producer {header.producer_id} sent sequences {header.base_sequence} to {last_of_batch} again: "
@@ -163,6 +165,18 @@ class Producers:
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
             f"producer {header.producer_id} sent sequence {header.base_sequence}, but {expected} comes next",
         )
+
+    def _refuse_if_of_ended_transaction(self, header: BatchHeader, known: Entry, first_offset: Offset) -> None:
+        """A producer sends its batches again until it ends the transaction that they belong to. One that comes later
+        under the same sequence holds other records: librdkafka gives the sequence of a batch that it has given up, and
+        that was written, to the next transaction. To call it a duplicate would lose those records, as Kafka does."""
+        began = known.transaction_first_offset
+        if header.is_transactional and (began == NO_OFFSET or first_offset < began):
+            raise Refused(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {header.producer_id} sent sequence {header.base_sequence} again, which it has used in a "
+                f"transaction that is over; {(known.last_sequence + 1) & _MASK} comes next",
+            )
 
     def check_marker(
         self, producer_id: ProducerId, epoch: Epoch, coordinator_epoch: Epoch, now_ms: int, *, bumps_epoch: bool = False

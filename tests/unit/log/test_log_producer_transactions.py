@@ -60,6 +60,35 @@ def test_a_marker_with_the_same_epoch_keeps_the_sequences_and_the_window() -> No
     append(producers, 3, 2)
 
 
+def test_a_sequence_of_an_ended_transaction_is_no_duplicate_in_the_next_one() -> None:
+    """As librdkafka sends it: a batch whose answer never came is given up with its transaction, and its sequence goes
+    to other records. Told that they are in the log already, it would take them for written."""
+    producers = Producers()
+    for sequence in range(7):
+        append(producers, sequence, sequence)
+    end(producers, 7, aborted=True)
+    for sequence in (6, 2, 0):
+        with pytest.raises(Refused, match="in a transaction that is over; 7 comes next") as refused:
+            append(producers, 8, sequence)
+        assert code_of(refused) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    append(producers, 8, 7)
+    with pytest.raises(Refused) as refused:
+        append(producers, 9, 6)
+    assert code_of(refused) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    again = producers.check(header_of(PRODUCER, 7, transactional=True), 9, NOW_MS)
+    assert again.duplicate_of is not None
+    assert again.duplicate_of.first_offset == 8
+
+
+def test_of_an_open_transaction_what_is_older_than_the_window_is_called_a_duplicate() -> None:
+    producers = Producers()
+    for sequence in range(7):
+        append(producers, sequence, sequence)
+    with pytest.raises(Refused) as refused:
+        append(producers, 7, 0)
+    assert code_of(refused) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+
+
 def test_a_marker_that_raises_the_epoch_starts_the_sequences_at_zero() -> None:
     producers = Producers()
     append(producers, 0, 0)
