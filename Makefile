@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Compiled once and kept, whatever the environment says: hundreds of processes are started from here.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test spark connect chaos cluster mutants lint format conformance bench pairs docs dist clean
+.PHONY: help demo test spark connect chaos faults cluster mutants lint format conformance bench pairs docs dist clean
 
 help: ## What there is to make
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -33,6 +33,9 @@ connect: $(VENV)/.ready ## The pipeline through Spark Connect, with the packages
 
 chaos: $(VENV)/.ready ## The pipeline under a long row of kills, drawn by a seed (KILLS=45; half an hour)
 	@SEMEL_CHAOS_KILLS=$(KILLS) $(BIN)/python -m pytest -s tests/spark/test_chaos_long.py $(ARGS)
+
+faults: $(VENV)/.ready ## Kills, pauses and cuts on three brokers, with our clients, librdkafka and Java (Java, Maven; 40 minutes)
+	@SEMEL_KAFKA_VERSION=4.3.1 $(BIN)/python tests/faults $(ARGS)
 
 cluster: $(VENV)/.ready ## A pipeline on a Spark cluster and three Kafka nodes, with kills (Java, Maven; ten minutes)
 	@PYTHONPATH=tests $(BIN)/python tests/spark/cluster_run.py $(ARGS)

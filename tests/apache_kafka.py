@@ -42,6 +42,16 @@ _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
   </dependencies>
 </project>
 """
+_STREAMS = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>semel</groupId><artifactId>kafka-streams</artifactId><version>1</version>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.kafka</groupId><artifactId>kafka-streams</artifactId><version>{VERSION}</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
 # Kafka's own artifacts log nowhere. The tools' output is read by tests, so only the broker gets this one.
 _LOGGING = "org.slf4j:slf4j-simple:1.7.36"
 QUICK_JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -79,13 +89,24 @@ def broker_class_path() -> str:
     return f"{class_path()}:{CACHE / 'logging'}/*"
 
 
-def _resolve(done: str, goal: list[str]) -> None:
+def streams_class_path() -> str:
+    """Kafka Streams, with what it needs, and a logger that writes what it warns of."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    pom = CACHE / "streams-pom.xml"
+    jars = CACHE / "streams"
+    copy = ["-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={jars}"]
+    _resolve("streams-complete", copy, (pom, _STREAMS))
+    return f"{jars}/*:{CACHE / 'logging'}/*"
+
+
+def _resolve(done: str, goal: list[str], pom: tuple[Path, str] | None = None) -> None:
     CACHE.mkdir(parents=True, exist_ok=True)
     # Several test processes may come at once: the first resolves, the others wait.
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (CACHE / done).exists():
-            (CACHE / "pom.xml").write_text(_POM)
+            path, text = pom or (CACHE / "pom.xml", _POM)
+            path.write_text(text)
             ran = subprocess.run(["mvn", "-q", "-B", *goal], capture_output=True, text=True, timeout=550, check=False)
             if ran.returncode:
                 raise KafkaDied(f"Maven could not resolve Kafka's jars:\n{ran.stdout[-3000:]}\n{ran.stderr[-3000:]}")

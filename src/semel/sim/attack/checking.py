@@ -100,7 +100,7 @@ class Check:
                 plan.settings,
                 self.counts,
             )
-            self._stage = stage = Semantics(access, plan.ways) if plan.ways else Workload(access)
+            self._stage = stage = self.stage(access)
             if plan.kinds:
                 self._assault = assault = campaign.assault()
                 await stage.run(plan.seconds, attack=assault.run, heal=assault.heal)
@@ -113,6 +113,10 @@ class Check:
                 self.directories = await campaign.cluster.stop()
             if not plan.is_local and self.judged().is_clean:
                 await stage.remove_topics()
+
+    def stage(self, access: Access) -> Stage:
+        """Who works, and how it comes to an end."""
+        return Semantics(access, self.plan.ways) if self.plan.ways else Workload(access)
 
     def judged(self) -> Report:
         return judge(self.history, allowed=self.plan.allowed)

@@ -26,18 +26,19 @@ def consumption(facts: Facts) -> Iterator[Anomaly]:
 
 
 def _repeated(facts: Facts) -> Iterator[Anomaly]:
+    """Each group has results of its own."""
     visible = facts.views[True].seen
-    first: dict[int, Send] = {}
+    first: dict[tuple[str | None, int], Send] = {}
     for send in facts.sends.values():
         if send.source == NO_VALUE or send.value not in visible:
             continue
-        other = first.setdefault(send.source, send)
+        client = facts.client(send.process)
+        other = first.setdefault((None if client is None else client.group, send.source), send)
         if other is not send:
             text = (
                 f"{send.source} was read and became {other.value} (by {other.process}) and "
                 f"{send.value} (by {send.process}); both can be read"
             )
-            client = facts.client(send.process)
             yield Anomaly(
                 Kind.REPEATED_CONSUMPTION, text, is_allowed=client is not None and client.transactional_id is None
             )

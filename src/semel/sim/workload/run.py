@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from semel.client.metadata import TopicPartition
 from semel.sim.workload.access import CLOSE_S, Access
 from semel.sim.workload.pipeline import Worker
 from semel.sim.workload.producers import Transactor, write_plainly
@@ -54,12 +55,22 @@ class Workload(Stage):
         """Every transaction is ended, every reader gets to the end: of the records first, then of the results."""
         access = self.access
         self.set_phase("ending transactions")
+        await self.end_writing()
+        self.set_phase("reading to the end")
+        offsets = await self.write_last(access.records_topic)
+        await self.end_groups(offsets)
+        offsets |= await self.write_last(access.results_topic)
+        await self.read_to_end(offsets, self._readers)
+
+    async def end_writing(self) -> None:
         self._writing_over.set()
         await self.finish(WRITING)
         for transactor in self._transactors:
-            await _end_what_is_open(transactor)
-        self.set_phase("reading to the end")
-        offsets = await self.write_last(access.records_topic)
+            await end_what_is_open(transactor)
+
+    async def end_groups(self, offsets: dict[TopicPartition, int]) -> None:
+        """`offsets` are those of the last records: every group gets past them."""
+        access = self.access
         for group, (_, over) in self._groups.items():
             await finish_group(access, group, offsets, False, over.set)
             await self.finish(group)
@@ -68,12 +79,10 @@ class Workload(Stage):
             await self.finish(PIPING)
         for worker in self._workers:
             name = f"{worker.name}-end"
-            await _end_what_is_open(Transactor(access, name, worker.generation, worker.transactional_id))
-        offsets |= await self.write_last(access.results_topic)
-        await self.read_to_end(offsets, self._readers)
+            await end_what_is_open(Transactor(access, name, worker.generation, worker.transactional_id))
 
 
-async def _end_what_is_open(transactor: Transactor) -> None:
+async def end_what_is_open(transactor: Transactor) -> None:
     """Whoever takes over an id ends the transaction that it finds."""
     _, producer = await transactor.take_over()
     await producer.close(timeout_s=CLOSE_S)
