@@ -28,6 +28,7 @@ from semel.rpc.long_requests import LongRequests
 from semel.wire.spec.metadata_records import MetadataRecord, RemoveTopicRecord
 
 if TYPE_CHECKING:  # what only a node among others needs is loaded by it
+    from semel.broker.damaged_replicas import DamagedReplicas
     from semel.broker.following import Following
     from semel.broker.peers import Peers
 
@@ -59,12 +60,21 @@ class BrokerPart:
         # For partitions that have replicas on other nodes, too.
         self.leading: Leading | None = None
         self.following: Following | None = None
+        self.damaged: DamagedReplicas | None = None
         layout = node.config.layout
         if not layout.is_alone:
             self.leading = Leading(node, cluster, host.clock, channel.alter_partition, on_broken, counts.isr)
+            from semel.broker.damaged_replicas import DamagedReplicas
             from semel.broker.following import Following
 
-            self.following = Following(host, node, cluster, layout.inter_broker, on_broken)
+            self.damaged = DamagedReplicas(
+                node,
+                cluster,
+                channel.assign_replicas_to_dirs,
+                lambda topic_id, index: self.topics.begin_anew(topic_id, index),
+                on_broken,
+            )
+            self.following = Following(host, node, cluster, layout.inter_broker, on_broken, self.damaged.found)
         self.topics = topics = Topics(
             node,
             cluster,
@@ -74,6 +84,7 @@ class BrokerPart:
             generation,
             leading=self.leading,
             followers=self.following,
+            damaged=self.damaged,
             on_flushed_later=on_flushed_later,
             on_led=lambda partition: self.coordinators.began(partition),
         )
@@ -111,7 +122,7 @@ class BrokerPart:
             fetch_sessions=fetch_sessions,
             replica_sessions=FetchSessions(host.random, _REPLICA_SESSIONS, ReplicaSession),
             store=store,
-            read_failures=ReadFailures(),
+            read_failures=ReadFailures(topics.found_damage),
             slices=long_requests.slices,
             clock=host.clock,
             disk=host.disk,
@@ -157,6 +168,8 @@ class BrokerPart:
     async def close(self) -> None:
         if self.leading is not None:
             await self.leading.close()
+        if self.damaged is not None:
+            await self.damaged.close()
         self.topics.stop_opening()
         if self.following is not None:
             await self.following.close()

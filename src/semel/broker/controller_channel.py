@@ -22,6 +22,7 @@ from semel.log.errors import Refused
 from semel.rpc.slices import Slices
 from semel.wire.errors import ErrorCode
 from semel.wire.spec.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from semel.wire.spec.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
 from semel.wire.spec.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from semel.wire.spec.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 
@@ -69,6 +70,8 @@ class ControllerChannel(Protocol):
     async def heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse: ...
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse: ...
+
+    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse: ...
 
 
 class AdminChannel(ControllerChannel, Protocol):
@@ -158,6 +161,9 @@ class LocalController:
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         return await self.active.alter_partition(request)
+
+    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
+        return await self.active.assign_replicas_to_dirs(request)
 
     async def _decided(self, decisions: Iterable[Callable[[Controller], R]]) -> list[R | Refused]:
         """One by one, in slices of the loop; then it waits for what they rest on.

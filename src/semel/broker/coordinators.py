@@ -88,6 +88,8 @@ class Coordinators:
             OFFSETS_TOPIC: self.groups.shards,
             TRANSACTIONS_TOPIC: self.transactions.shards,
         }
+        for shards in self._shards.values():
+            shards.on_damage = topics.found_damage
 
     def start(self) -> None:
         """Before anybody can ask: what was left unfinished goes on."""

@@ -122,12 +122,13 @@ class Fetch:
             partition = self._partition(key)
             if isinstance(before, Fetched) and self._is_still_at_end(before, partition.log):
                 return before
-            return self._read(key, wanted, partition, left_bytes, warmed)
+            try:
+                return self._read(key, wanted, partition, left_bytes, warmed)
+            except CorruptSegment as damage:
+                self._read_failures.damaged(damage, partition)
+                return ErrorCode.CORRUPT_MESSAGE
         except Refused as refusal:
             return refusal.code
-        except CorruptSegment as damage:
-            self._read_failures.damaged(damage)
-            return ErrorCode.CORRUPT_MESSAGE
         except OSError as error:
             self._read_failures.unreadable(error)
             return ErrorCode.KAFKA_STORAGE_ERROR

@@ -25,7 +25,10 @@ class Following:
         cluster: ClusterView,
         listener: str,
         on_broken: Callable[[BaseException], None],
+        on_damage: Callable[[bytes, int], None] = lambda topic_id, index: None,
     ) -> None:
+        """`on_damage` is told of a replica that the controller counts on, and that cannot be used."""
+        self._on_damage = on_damage
         self._node = node
         self._cluster = cluster
         self._clock = host.clock
@@ -59,16 +62,19 @@ class Following:
             self._on_broken,
             group_commit=group_commit,
             is_in_sync=lambda: self._is_in_sync(topic, topic_id, index),
+            on_damage=lambda: self._on_damage(topic_id, index),
         )
         self.fetchers.follow(follower)
         return follower
 
     def _is_in_sync(self, topic: str, topic_id: bytes, index: int) -> bool:
-        """As the metadata log says. A topic that is gone, or is another one by now, is none to empty a log for."""
+        """Whether the controller counts on what is here, as far as the metadata log says. A topic that is gone, or is
+        another one by now, is none to empty a log for."""
         found = self._cluster.image.topics.get(topic)
         if found is None or found.topic_id != topic_id or index not in found.partitions:
             return True
-        return self._node.node_id in found.partitions[index].isr
+        state = found.partitions[index]
+        return self._node.node_id in state.isr or self._node.node_id in state.elr
 
     def end(self, term: object) -> None:
         if isinstance(term, Follower):

@@ -24,6 +24,7 @@ from semel.wire.errors import ErrorCode
 from semel.wire.schema import Request, Response
 from semel.wire.spec.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from semel.wire.spec.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from semel.wire.spec.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
 from semel.wire.spec.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from semel.wire.spec.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from semel.wire.spec.create_topics import (
@@ -135,6 +136,9 @@ class RemoteController:
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         return await self.ask(request, AlterPartitionResponse, at_least=2, at_most=3)
+
+    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
+        return await self.ask(request, AssignReplicasToDirsResponse, at_most=0)
 
     async def allocate_producer_ids(self) -> range:
         request = AllocateProducerIdsRequest(broker_id=self._node.node_id, broker_epoch=self._node.broker_epoch)

@@ -74,6 +74,18 @@ class Followers(Protocol):
         """It is not fetched for any more. Called before it resigns or is abandoned."""
 
 
+class Damaged(Protocol):
+    """What is done about damaged replicas; see `DamagedReplicas`."""
+
+    def found(self, topic_id: bytes, index: int) -> None: ...
+
+    def opened(self, topic_id: bytes, index: int, state: PartitionState) -> None: ...
+
+    def is_damaged(self, topic_id: bytes, index: int) -> bool: ...
+
+    def look(self) -> None: ...
+
+
 class OfflinePartition:
     """A partition whose log could not be opened, and why."""
 
@@ -123,11 +135,12 @@ class Topics:
         *,
         leading: Leading | None = None,
         followers: Followers | None = None,
+        damaged: Damaged | None = None,
         on_led: Callable[[Partition], None] = lambda partition: None,
         on_flushed_later: Callable[[], None] = lambda: None,
     ) -> None:
-        """`leading` and `followers` are for a node among others. `on_led` is called when a leadership has begun,
-        `on_flushed_later` before anything is written to a partition that is not flushed at each append."""
+        """`leading`, `followers` and `damaged` are for a node among others. `on_led` is called when a leadership has
+        begun, `on_flushed_later` before anything is written to a partition that is not flushed at each append."""
         self._node = node
         self._cluster = cluster
         self._store = store
@@ -136,6 +149,7 @@ class Topics:
         self._generation = generation
         self._leading = leading
         self._followers = followers
+        self._damaged = damaged
         self._on_led = on_led
         self._on_flushed_later = on_flushed_later
         self.by_name: dict[str, Topic] = {}
@@ -178,6 +192,8 @@ class Topics:
                 logger.info("topic %r is made, partition count %d", name, self._cluster.partition_count(name))
         if self._leading is not None and any(isinstance(record, _OF_BROKERS) for record in records):
             self._leading.look_soon()
+        if self._damaged is not None and partitions:
+            self._damaged.look()
 
     def follow_image(self) -> None:
         """The image is another as a whole, as after a snapshot."""
@@ -189,6 +205,8 @@ class Topics:
         self.follow_config()
         if self._leading is not None:
             self._leading.look_soon()
+        if self._damaged is not None:
+            self._damaged.look()
 
     def _topic(self, topic_id: bytes) -> Topic:
         """One of the image. Another of its name is gone there: the name had to be free."""
@@ -285,7 +303,7 @@ class Topics:
         if self._goes_on(topic, index, state):
             return
         leads = state.leader == self._node.node_id
-        if not leads and (self._followers is None or state.leader == NO_NODE):
+        if not leads and (self._followers is None or state.leader == NO_NODE or self._is_damaged(topic, index)):
             return
         replica = topic.partitions.get(index)
         if replica is None:
@@ -315,10 +333,33 @@ class Topics:
                 self._try_again(topic, index)
             else:
                 logger.error("%s-%d is offline: %s", topic.name, index, error)
+                if is_replicated and not isinstance(error, OSError):
+                    self.found_damage(topic.topic_id, index)
             return None
         log.counts = topic.counts
         replica = topic.partitions[index] = Replica(log, GroupCommit(log, self._on_broken))
+        if self._damaged is not None:
+            self._damaged.opened(topic.topic_id, index, state)
         return replica
+
+    # -- damage
+
+    def found_damage(self, topic_id: bytes, index: int) -> None:
+        """Something of this node's replica cannot be read."""
+        if self._damaged is not None:
+            self._damaged.found(topic_id, index)
+
+    def _is_damaged(self, topic: Topic, index: int) -> bool:
+        return self._damaged is not None and self._damaged.is_damaged(topic.topic_id, index)
+
+    def begin_anew(self, topic_id: bytes, index: int) -> None:
+        """Keeps what is here of a damaged replica aside. An empty one follows the leader."""
+        topic = self.by_id.get(topic_id)
+        if topic is not None:
+            logger.error("%s-%d is damaged, and is copied anew from its leader", topic.name, index)
+            self._end_replica(topic, index)
+            self._store.set_aside(topic.name, index)
+            self._follow([(topic_id, index)])
 
     def _lead(self, topic: Topic, index: int, replica: Replica, state: PartitionState) -> None:
         term = replica.term
@@ -414,7 +455,11 @@ class Topics:
             self._delete_replica(topic, index)
 
     def _delete_replica(self, topic: Topic, index: int) -> None:
-        replica = topic.partitions.pop(index)
+        self._end_replica(topic, index)
+        self._store.remove(topic.name, index)
+
+    def _end_replica(self, topic: Topic, index: int) -> None:
+        replica = topic.partitions.pop(index, None)
         self._online.pop((topic.name, index), None)
         if isinstance(replica, Replica):
             self._end_term(replica.term)
@@ -422,7 +467,6 @@ class Topics:
                 replica.group_commit.stop()
             else:
                 replica.term.abandon()
-        self._store.remove(topic.name, index)
 
     # -- what is here
 

@@ -61,10 +61,11 @@ def _refusal(topic: TopicState | None, index: int, node_id: int) -> ErrorCode:
 def _assigned(
     rules: ClusterRules, topic: TopicState, index: int, node_id: int, directory: bytes
 ) -> PartitionChangeRecord | None:
-    """A replica that goes into a directory that is offline leaves the ISR in the same step."""
+    """A replica that goes into a directory that is offline leaves the ISR in the same step, and the ELR: it may be
+    emptied from then on."""
     state = topic.partitions[index]
-    isr = None
+    isr, unclean = None, set[int]()
     if not is_online(rules.image.brokers[node_id], directory):
-        isr = tuple(one for one in state.isr if one != node_id)
-    wanted = Wanted(rules.election(topic.name), isr=isr, directories={node_id: directory})
+        isr, unclean = tuple(one for one in state.isr if one != node_id), {node_id}
+    wanted = Wanted(rules.election(topic.name), isr=isr, unclean=unclean, directories={node_id: directory})
     return rules.changed(topic, index, state, wanted)

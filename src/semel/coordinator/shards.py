@@ -94,6 +94,8 @@ class Shards(Generic[S]):
         self._terms: dict[int, _Term] = {}
         # What `for_key` has found, until the committed metadata says anything new of partitions.
         self._by_key: dict[str, Shard[S]] = {}
+        self.on_damage: Callable[[bytes, int], None] = lambda topic_id, index: None
+        """Told of a partition that cannot be read, by the id of the topic and its number."""
 
     # -- asking
 
@@ -229,6 +231,7 @@ class Shards(Generic[S]):
             yield from self._coordinator.prepare(shard)
         except CorruptSegment as damage:
             self._give_up(shard, str(damage))
+            self.on_damage(shard.partition.topic_id, index)
             return
         except Exception as error:
             logger.critical("%s-%d cannot be replayed", self.topic, index, exc_info=True)

@@ -259,16 +259,20 @@ class LogStore:
     def remove(self, topic: str, partition: int) -> None:
         """Takes a partition away: its name at once, its files in the background."""
         key = (topic, partition)
+        self._close_log(key)
+        self._forget(key)
+        directory = self.directory(topic, partition)
+        if self.host.disk.exists(directory):
+            self._start(self._remove_tree(self._renamed(directory, _DELETED_SUFFIX)))
+
+    def _close_log(self, key: TopicPartition) -> None:
+        """If it is open: nobody reads or writes these files any more."""
         log = self.logs.pop(key, None)
         if log is not None:
             log.is_closed = True
             for segment in log.segments:
                 segment.is_removed = True
                 segment.close()
-        self._forget(key)
-        directory = self.directory(topic, partition)
-        if self.host.disk.exists(directory):
-            self._start(self._remove_tree(self._renamed(directory, _DELETED_SUFFIX)))
 
     def accept_loss(self, topic: str, partition: int, topic_id: str, config: TopicConfig) -> list[str] | None:
         """Loads a partition without what is missing of it; None: nothing is. Says what is given up. For who works on a
@@ -309,6 +313,7 @@ class LogStore:
     def set_aside(self, topic: str, partition: int) -> None:
         """Begins a partition anew that is damaged, because others have it too. What is there is kept under another
         name."""
+        self._close_log((topic, partition))
         directory = self.directory(topic, partition)
         if self.host.disk.exists(directory):
             aside = self._renamed(directory, _STRAY_SUFFIX)

@@ -53,7 +53,8 @@ def _yes() -> bool:
 class Follower:
     """One term of following. Another leader epoch is another object; the log and its flushes pass from term to term.
 
-    `is_in_sync` says whether the leader may count on what is here: then a damaged log is not emptied to be copied anew.
+    `is_in_sync` says whether others may count on what is here: then a damaged log is not emptied to be copied anew, and
+    `on_damage` is told of it.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Follower:
         *,
         group_commit: GroupCommit | None = None,
         is_in_sync: Callable[[], bool] = _yes,
+        on_damage: Callable[[], None] = _ignore,
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
@@ -79,6 +81,7 @@ class Follower:
         self.clock = clock
         self.on_broken = on_broken
         self.is_in_sync = is_in_sync
+        self.on_damage = on_damage
         self.phase = Phase.FETCHING
         self.failures = 0
         """In a row: pauses grow with it."""
@@ -223,7 +226,8 @@ class Follower:
         if self.is_closed:
             return
         if self.is_in_sync():
-            self.failed(f"{damage}; it is copied anew when the leader does not count on it any more")
+            self.failed(f"{damage}; it is copied anew when nobody counts on it any more")
+            self.on_damage()
         else:
             logger.error("%s: the partition is copied anew", damage)
             self._drops_all = True

@@ -82,14 +82,15 @@ def _listed(
             partition = topics.partition(topic, wanted.partition_index)
             partition.check_epoch(wanted.current_leader_epoch)
             end = partition.log.end_offset if is_follower else _readable(partition, request.isolation_level)
-            found = _find(partition, wanted.timestamp, end)
+            try:
+                found = _find(partition, wanted.timestamp, end)
+            except CorruptSegment as damage:
+                read_failures.damaged(damage, partition)
+                raise Refused(ErrorCode.CORRUPT_MESSAGE, str(damage)) from damage
             if not is_follower and wanted.timestamp not in (EARLIEST, EARLIEST_LOCAL) and not partition.knows_end:
                 _check_known(found, end, partition, context.version)
     except Refused as refusal:
         answer.error_code = refusal.code
-    except CorruptSegment as damage:
-        read_failures.damaged(damage)
-        answer.error_code = ErrorCode.CORRUPT_MESSAGE
     else:
         if found is not None:
             answer.timestamp, answer.offset, answer.leader_epoch = found
