@@ -15,6 +15,7 @@ from semel.cli.failures import Exit
 from semel.cli.main import main
 from semel.log.inspection.findings import Kind
 from semel.sim.history import Finish, History, Note, Outcome
+from slow_turns import check_turns
 
 
 @pytest.mark.alone
@@ -47,6 +48,7 @@ def test_three_nodes_stand_kills_pauses_and_cuts(
     (in_sync,) = [one for one in operations if isinstance(one, Finish) and one.place == "all replicas"]
     assert in_sync.outcome is Outcome.OK
     assert any(isinstance(one, Note) and one.text == "everything is healed" for one in operations)
+    check_turns((kept / "cluster").glob("node-*.log"))
     _is_found_when_one_replica_lacks_records(kept / "cluster")
 
 

@@ -43,6 +43,8 @@ def main() -> int:
             wrong += 1
             print(f"seed {found.seed}: what is there is in {found.directory}", flush=True)
         minutes = (time.monotonic() - began_s) / 60
+        for told in found.turns:
+            print(f"{told.node}: {told.count} turns over 5 ms of the processor, longest {told.longest_ms} ms")
         print(f"round {rounds}, {minutes:.1f} min: {faults.total()} faults, {dict(counts)}", flush=True)
         if options.seed is not None:
             break

@@ -22,6 +22,7 @@ from semel.client.metadata import TopicPartition
 from semel.host.real import real_host
 from semel.local.node_process import SERVE
 from semel.sim.attack.assault import FaultKind
+from semel.sim.attack.attacked_cluster import DIRECTORY
 from semel.sim.attack.checking import Check, Plan
 from semel.sim.judging.report import Report
 from semel.sim.workload.access import SECOND_GENERATION, Access, Load
@@ -29,6 +30,7 @@ from semel.sim.workload.producers import Transactor
 from semel.sim.workload.readers import finish_group
 from semel.sim.workload.run import Workload, end_what_is_open
 from semel.sim.workload.stage import Stage
+from slow_turns import Told, told_by
 
 HERE = Path(__file__).parent
 LIBRARIES = ("librdkafka", "java")
@@ -107,6 +109,8 @@ class Round(NamedTuple):
     complaints: list[str]
     offsets: int
     directory: Path
+    turns: list[Told]
+    """What nodes said of slow turns when they stopped."""
 
 
 def one_round(
@@ -135,13 +139,14 @@ def one_round(
     replicas = _compare_nodes(check)
     assert replicas is not None
     wrong = [*_forbidden(report), *replicas.wrong()]
+    turns = told_by((root / DIRECTORY).glob("node-*.log"))
     complaints = [] if check.workload is None else [text for one in check.workload.programs for text in one.complaints]
     if wrong or complaints:
         (root / "history.jsonl").write_text("".join(f"{line}\n" for line in check.history.lines()))
     else:
         shutil.rmtree(root)
     faults = Counter({kind.value: count for kind, count in check.dealt.items()})
-    return Round(seed, faults, check.struck, check.counts, wrong, complaints, replicas.offsets, root)
+    return Round(seed, faults, check.struck, check.counts, wrong, complaints, replicas.offsets, root, turns)
 
 
 def _forbidden(report: Report) -> list[str]:

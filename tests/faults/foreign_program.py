@@ -16,6 +16,7 @@ told
     ended TRANSACTION ok|fail|info ERROR      inited PROCESS ok|info ERROR
     polled PROCESS PLACE=OFFSET:VALUE,..  ..  move PROCESS PLACE=OFFSET ..
     complaint TEXT                            what should not have happened to a client
+    hung                                      a call of the library does not return; its client is given up
 """
 
 from __future__ import annotations
@@ -91,6 +92,7 @@ class ForeignProgram:
             "polled": self._polled,
             "move": self._move,
             "complaint": self.complaints.append,
+            "hung": self._hung,
         }
         return handlers[verb](*words)
 
@@ -159,6 +161,9 @@ class ForeignProgram:
 
     def _end_init(self, process: str, outcome: str, error: str) -> None:
         self._history.end(self._open_inits.pop(process), Outcome(outcome), error)
+
+    def _hung(self) -> None:
+        self._access.counts[f"hung calls of {self.name}"] += 1
 
     def _polled(self, process: str, *places: str) -> None:
         poll = self._history.begin(Poll(process=process, reads_committed=True))

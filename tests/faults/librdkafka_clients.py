@@ -6,6 +6,7 @@ workers that write a result for each record that they read, in the same transact
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 import threading
@@ -19,6 +20,7 @@ PLAIN, TRANSACTORS, WORKERS = 2, 2, 2
 ABORTS = 0.2
 BATCH_MAX = 200
 TRANSACTION_MS = 15_000
+HUNG_S = 30.0
 _LONG_MS = 600_000
 _PLACES = "\t".join
 
@@ -56,6 +58,10 @@ def is_over(phase: str) -> bool:
     return ask("over", phase) == ["yes"]
 
 
+class Hung(Exception):
+    """A call of the library does not return: its client is given up as it is."""
+
+
 class Clients:
     def __init__(self, address: str, records: str, results: str, partitions: int) -> None:
         self.address = address
@@ -63,6 +69,7 @@ class Clients:
         self.results = results
         self.partitions = partitions
         self.group = f"{records}-librdkafka"
+        self._given_up: list[object] = []
 
     def producer(self, **settings: object) -> Producer:
         own = {"bootstrap.servers": self.address, "linger.ms": 0}
@@ -177,6 +184,7 @@ class Clients:
                     "enable.auto.commit": False,
                     "auto.offset.reset": "earliest",
                     "session.timeout.ms": 6000,
+                    "max.poll.interval.ms": 20_000,
                     "heartbeat.interval.ms": 1000,
                     "fetch.wait.max.ms": 200,
                 }
@@ -184,7 +192,10 @@ class Clients:
             consumer.subscribe([self.records], on_assign=self._assigned(process))
             try:
                 self._work(process, producer, consumer, chance)
-            finally:
+            except Hung:
+                tell("hung")
+                self._given_up += [producer, consumer]  # to end them would take as long
+            else:
                 consumer.close()
 
     def _assigned(self, process: str) -> Callable[[Consumer, list[TopicPartition]], None]:
@@ -233,12 +244,32 @@ class Clients:
         until_s = time.monotonic() + TRANSACTION_MS / 1000
         while True:
             try:
-                producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 5)
+                _within(
+                    HUNG_S, lambda: producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 5)
+                )
                 return True
             except KafkaException as failed:
                 if not failed.args[0].retriable() or time.monotonic() >= until_s:
-                    print(f"offsets not sent: {failed}", file=sys.stderr, flush=True)
                     return False
+
+
+def _within(timeout_s: float, call: Callable[[], object]) -> None:
+    """librdkafka has been seen to wait without end in a call to which it was given a time limit. Raises Hung then."""
+    done = threading.Event()
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as error:
+            failed.append(error)
+        done.set()
+
+    threading.Thread(target=run, daemon=True).start()
+    if not done.wait(timeout_s):
+        raise Hung
+    if failed:
+        raise failed[0]
 
 
 def _value(message: Message) -> int:
@@ -270,7 +301,8 @@ def main() -> int:
         thread.start()
     for thread in threads:
         thread.join()
-    return len(failed)
+    sys.stdout.flush()
+    os._exit(len(failed))  # without an end of clients that hang
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from semel.client.errors import SemelError
 from semel.client.producer.producer import Producer
 from semel.testing import CLIENTS, Cluster
 from semel.views.cluster import ClusterView, look_at
+from slow_turns import check_turns
 
 PATIENCE_S = 40.0
 SETTINGS = {
@@ -27,6 +28,8 @@ SETTINGS = {
 def cluster() -> Iterator[Cluster]:
     with Cluster(nodes=3, settings=SETTINGS) as cluster:
         yield cluster
+        cluster.stop()
+        check_turns(cluster.directory.glob("node-*.log"))
 
 
 async def _until(cluster: Cluster, is_so: str) -> ClusterView:

@@ -58,6 +58,7 @@ class Joining:
             log_dirs=node.directories,
             previous_epoch=max(store.previous_broker_epoch, flushed_epoch.read()),
             on_broken=on_broken,
+            on_new_epoch=flushed_epoch.write,
         )
 
     async def join(self, broker: BrokerPart) -> None:

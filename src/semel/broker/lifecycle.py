@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from enum import Enum, auto
 from typing import Protocol
@@ -99,7 +99,9 @@ class BrokerLifecycle:
         log_dirs: Sequence[bytes],
         previous_epoch: int,
         on_broken: Callable[[BaseException], None],
+        on_new_epoch: Callable[[int], Awaitable[None]],
     ) -> None:
+        """`on_new_epoch` is told when a later registration of this start has got another epoch than the first."""
         self.state = State.STARTING
         self.is_fenced = True
         self._node = node
@@ -111,6 +113,7 @@ class BrokerLifecycle:
         self._log_dirs = log_dirs
         self._previous_epoch = previous_epoch
         self._on_broken = on_broken
+        self._on_new_epoch = on_new_epoch
         self._task: asyncio.Task[None] | None = None
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
         self._wake = asyncio.Event()
@@ -251,8 +254,12 @@ class BrokerLifecycle:
         """The controller has forgotten this broker, or knows a later registration of its id. Returns the pause until
         the next heartbeat: if this one came to nothing, that is refused like the last, and it is tried again."""
         logger.warning("broker %d registers again: %s", self._node.node_id, code.name)
-        self._node.broker_epoch = NO_BROKER_EPOCH
-        return 0.0 if await self._try_to_register() else self._heartbeat_s
+        before, self._node.broker_epoch = self._node.broker_epoch, NO_BROKER_EPOCH
+        if not await self._try_to_register():
+            return self._heartbeat_s
+        if self._node.broker_epoch != before:
+            await self._on_new_epoch(self._node.broker_epoch)
+        return 0.0
 
     # -- states
 

@@ -63,6 +63,7 @@ class Life:
         self.controller = Controller()
         self.offset = 60
         self.broken: list[BaseException] = []
+        self.later_epochs: list[int] = []
         self.node = NodeInfo(4, BrokerConfig({"node.id": "4", **(settings or {})}), "cluster")
         self.broker = BrokerLifecycle(
             self.node,
@@ -74,7 +75,11 @@ class Life:
             log_dirs=[],
             previous_epoch=77,
             on_broken=self.broken.append,
+            on_new_epoch=self.note_epoch,
         )
+
+    async def note_epoch(self, epoch: int) -> None:
+        self.later_epochs.append(epoch)
 
     async def until_running(self) -> None:
         await self.broker.register()
@@ -179,6 +184,7 @@ def test_a_broker_that_the_controller_does_not_know_registers_again(code: ErrorC
         await asyncio.sleep(3.0)
         assert [request.incarnation_id for request in life.controller.registrations] == [INCARNATION] * 2
         assert life.node.broker_epoch == 102 == life.last.broker_epoch
+        assert life.later_epochs == [102], "a kill from now on is one of this epoch"
         assert life.broker.state is State.RUNNING
 
     lived(scenario)
