@@ -44,7 +44,8 @@ class FlushedEpoch:
             return _NO_EPOCH
 
     async def write(self, broker_epoch: int) -> None:
-        """This start has registered, or registered again. Nothing may have been written since in a partition that is flushed later."""
+        """This start has registered, or has done so again. Nothing may have been written since in a partition that is
+        flushed later."""
         if not self._is_void:
             inode = self._disk.file_number(self._identity_path)
             content = {"version": 0, "brokerEpoch": broker_epoch, "inode": inode}
