@@ -57,7 +57,7 @@ class Story:
         self.topic = topic
 
     async def begin(self, replicas: int = 3) -> None:
-        channel = self.cluster.brokers[0].broker.following
+        channel = self.cluster.brokers[0].broker.quorum_part
         assert channel is not None
         await channel.channel.create_topics([NewTopic(self.topic, 1, replicas)])
         await self.cluster.same_metadata()
