@@ -101,7 +101,7 @@ class FetchSession:
         self.told.pop(key, None)
         self._unwatch(key)
 
-    def settle(self, key: Key, partition: Partition) -> None:
+    def note_read(self, key: Key, partition: Partition) -> None:
         """The reader knows all of it. No await between finding that and this: nothing that comes is missed."""
         self.watch(key, partition)
         self.unsettled.pop(key, None)

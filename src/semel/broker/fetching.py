@@ -95,7 +95,7 @@ class Fetch:
                 continue
             found = self._read_one(key, wanted, left, before.get(key), warmed)
             if found is None:
-                session.settle(key, self._partitions[key])
+                session.note_read(key, self._partitions[key])
                 yield key
                 continue
             self._found[key] = found

@@ -31,8 +31,8 @@ class ReplicaSession(FetchSession):
                 self.told.pop(key, None)
                 yield
 
-    def settle(self, key: Key, partition: Partition) -> None:
-        super().settle(key, partition)
+    def note_read(self, key: Key, partition: Partition) -> None:
+        super().note_read(key, partition)
         self._at_end.add(key)
         partition.watch(self, partial(self._committed, key, partition))
 

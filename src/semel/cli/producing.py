@@ -159,7 +159,7 @@ class _Sending:
                 async for records in _records(self._options, self._output):
                     await self._send(records)
                     while under_way and under_way[0].done():
-                        await self._settle(under_way.popleft())
+                        await self._report(under_way.popleft())
                     self._output.stream.flush()
                     bar.show(self.count)
             except BadLine:
@@ -172,7 +172,7 @@ class _Sending:
         await self._producer.end(_LAST_WAIT_S)
         while self._under_way:
             with suppress(SemelError):
-                await self._settle(self._under_way.popleft())
+                await self._report(self._under_way.popleft())
 
     def tell_kinds(self, besides: Exception | None = None) -> None:
         """A line for each kind of failure, but for the one that is told anyway."""
@@ -183,7 +183,7 @@ class _Sending:
 
     async def _settle_all(self, bar: Progress) -> None:
         while self._under_way:
-            await self._settle(self._under_way.popleft())
+            await self._report(self._under_way.popleft())
             bar.show(self.count)
 
     async def _send(self, records: list[Record]) -> None:
@@ -201,7 +201,7 @@ class _Sending:
             )
             self.taken += 1
             if len(under_way) > _MOST_UNDER_WAY:
-                await self._settle(under_way.popleft())
+                await self._report(under_way.popleft())
 
     def _bar(self) -> Progress:
         """Who types sees enough."""
@@ -210,7 +210,7 @@ class _Sending:
         is_silent = output.is_quiet or is_typed or (output.is_json and output.is_terminal)
         return Progress(output.notes, "sending", None, "records written", is_silent=is_silent)
 
-    async def _settle(self, delivery: Delivery) -> None:
+    async def _report(self, delivery: Delivery) -> None:
         try:
             self.last = await delivery
         except SemelError as error:

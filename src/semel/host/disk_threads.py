@@ -71,7 +71,7 @@ def failure(error: int, path: str) -> OSError | None:
     return OSError(error, os.strerror(error), path) if error else None
 
 
-def settle(future: asyncio.Future[None], error: OSError | None) -> None:
+def complete(future: asyncio.Future[None], error: OSError | None) -> None:
     """For a caller that awaits a job: it may be gone meanwhile, and so may its loop."""
     if future.done() or future.get_loop().is_closed():
         return

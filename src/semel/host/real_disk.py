@@ -21,7 +21,7 @@ from typing import TypeVar
 from semel.host.api import AlreadyLocked, Buffer
 from semel.host.boot import boot_id
 from semel.host.descriptors import is_short, shares
-from semel.host.disk_threads import DiskThreads, JobKind, failure, settle, start_disk_threads
+from semel.host.disk_threads import DiskThreads, JobKind, complete, failure, start_disk_threads
 from semel.host.file_replacer import FileReplacer
 from semel.host.real_file import RealFile
 
@@ -288,7 +288,7 @@ class RealDisk:
         def done(error: int) -> None:
             self._syncing -= 1
             os.close(fd)
-            settle(synced, failure(error, path))
+            complete(synced, failure(error, path))
 
         threads.submit(JobKind.FSYNC, fd, done)
         await synced

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from semel.host.api import Buffer
-from semel.host.disk_threads import JobKind, failure, settle
+from semel.host.disk_threads import JobKind, complete, failure
 
 if TYPE_CHECKING:
     from semel.host.real_disk import RealDisk
@@ -121,7 +121,7 @@ class RealFile:
 
     async def flush(self) -> None:
         flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.flush_then(partial(settle, flushed))
+        self.flush_then(partial(complete, flushed))
         await flushed
 
     def flush_then(self, done: Callable[[OSError | None], None]) -> None:
@@ -189,7 +189,7 @@ class RealFile:
 
         def done(error: int) -> None:
             self.unpin()
-            settle(warmed, failure(error, self.path))
+            complete(warmed, failure(error, self.path))
 
         self._disk.submit(JobKind.WARM, self, done, position, length)
         await warmed

@@ -100,7 +100,7 @@ class Delivery:
             with _waiters:
                 waiter.count -= 1
 
-    def _settle(self, outcome: RecordMetadata | SemelError, failures: UnseenFailures) -> None:
+    def _finish(self, outcome: RecordMetadata | SemelError, failures: UnseenFailures) -> None:
         with _waiters:
             self._outcome = outcome
             waiter = self._waiter
@@ -198,7 +198,7 @@ class Producer(BlockingClient[asynchronous.Producer[K_contra, V_contra]], Generi
                         core = await take(record)
                 except SemelError as error:
                     self._core.refuse(error)
-                    delivery._settle(error, unseen)
+                    delivery._finish(error, unseen)
                     if isinstance(error, UnknownTopic):
                         self._fail_waiting(error, topic)
                     continue
@@ -222,7 +222,7 @@ class Producer(BlockingClient[asynchronous.Producer[K_contra, V_contra]], Generi
         for _ in range(len(inbox)):
             handed = inbox.popleft()
             if topic is None or handed[0] == topic:
-                handed[-1]._settle(error, self._core.unseen)
+                handed[-1]._finish(error, self._core.unseen)
             else:
                 kept.append(handed)
         inbox.extendleft(reversed(kept))
@@ -339,7 +339,7 @@ class _Settle:
         self._unseen = unseen
 
     def __call__(self, core: CoreDelivery) -> None:
-        self._delivery._settle(core.exception() or core.result(), self._unseen)
+        self._delivery._finish(core.exception() or core.result(), self._unseen)
 
 
 async def _left(block: Any, error: BaseException) -> None:

@@ -105,10 +105,10 @@ def test_failures_are_told_by_kind_and_what_the_command_gave_up_is_none(kinds: i
         for number in range(300):
             error = NotAuthorised(f"t-{number % 3}") if number % kinds else RecordTooLarge(f"t-{number % 3}")
             with suppress(SemelError):
-                await how._settle(cast(Any, Sent(error)))
+                await how._report(cast(Any, Sent(error)))
         for error in (None, Closed("closed"), TransactionFailed("given up")):
             with suppress(SemelError):
-                await how._settle(cast(Any, Sent(error)))
+                await how._report(cast(Any, Sent(error)))
 
     asyncio.run(settle())
     how.tell_kinds(besides=RecordTooLarge("t-0"))

@@ -140,7 +140,7 @@ class Member:
         self.owner.is_inside = True
         try:
             async with asyncio.timeout(timeout_s):
-                await self.membership.settle(wait=wait)
+                await self.membership.reconcile(wait=wait)
         except TimeoutError:
             return False
         finally:

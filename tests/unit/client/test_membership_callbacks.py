@@ -81,7 +81,7 @@ async def test_who_cancels_twice_leaves_the_callback_to_itself(group: ScriptedGr
     one = await joined(group, group_protocol=protocol)
     await shaken(group, one)
     one.owner.during["revoke"] = pause(5)
-    polling = asyncio.get_running_loop().create_task(one.membership.settle())
+    polling = asyncio.get_running_loop().create_task(one.membership.reconcile())
     one.owner.is_inside = True
     for _ in range(2):
         await asyncio.sleep(1)
@@ -169,7 +169,7 @@ async def test_a_listener_cannot_poll_or_leave(group: ScriptedGroup, protocol: s
     one.owner.during["assign"] = one.membership.leave
     with pytest.raises(IllegalState, match="a rebalance listener cannot"):
         await one.poll()
-    one.owner.during["revoke"] = one.membership.settle
+    one.owner.during["revoke"] = one.membership.reconcile
     with pytest.raises(IllegalState, match="a rebalance listener cannot"):
         await one.leave()
     await one.die()
@@ -199,7 +199,7 @@ async def test_a_listener_that_is_stuck_costs_the_membership(group: ScriptedGrou
 async def test_leaving_waits_for_a_callback_under_way(group: ScriptedGroup, protocol: str) -> None:
     one = await started(group, group_protocol=protocol)
     one.owner.during["assign"] = pause(5)
-    polling = asyncio.get_running_loop().create_task(one.membership.settle())
+    polling = asyncio.get_running_loop().create_task(one.membership.reconcile())
     one.owner.is_inside = True
     await asyncio.sleep(1)
     for _ in range(2):

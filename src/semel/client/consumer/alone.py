@@ -24,7 +24,7 @@ class Alone:
     def is_settled(self) -> bool:
         return not self._is_member or self._wanted == self._owner.owned()
 
-    async def settle(self, *, wait: bool = True) -> None:
+    async def reconcile(self, *, wait: bool = True) -> None:
         while not self.is_settled():
             gone = self._owner.owned() - self._wanted
             if gone:

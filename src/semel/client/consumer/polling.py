@@ -125,7 +125,7 @@ class Polling:
             if membership.failure is not None:
                 raise membership.failure.with_traceback(None)
             if not membership.is_settled():
-                await membership.settle(wait=False)
+                await membership.reconcile(wait=False)
 
     # -- one by one
 

@@ -20,9 +20,9 @@ Partitions = frozenset[TopicPartition]
 class Owner(Protocol):
     """The consumer, as its membership sees it.
 
-    `revoke`, `lose` and `assign` change what `owned` answers. They are never cancelled: a settle that is cancelled
+    `revoke`, `lose` and `assign` change what `owned` answers. They are never cancelled: a `reconcile` that is cancelled
     while one runs ends when the callback has ended. If one raises (a listener's fault, say), it counts as done, the
-    error goes out through settle or leave, and the next settle goes on behind it.
+    error goes out through `reconcile` or leave, and the next `reconcile` goes on behind it.
     """
 
     def subscription(self) -> frozenset[str]:
@@ -69,13 +69,13 @@ class Membership(Protocol):
         """Nothing is to be done. Cheap: called at every poll."""
         ...
 
-    async def settle(self, *, wait: bool = True) -> None:
+    async def reconcile(self, *, wait: bool = True) -> None:
         """Joins, rejoins, reconciles until nothing is left to do, running the Owner's callbacks.
 
         Without `wait` it returns as soon as only the coordinator's answer is missing (`Owner.unsettled` is called when
         it comes): a consumer that keeps partitions through a rebalance can read on meanwhile.
 
-        May be cancelled at any time; requests under way go on in the background, and the next settle goes on where
+        May be cancelled at any time; requests under way go on in the background, and the next `reconcile` goes on where
         this one was, losing and doubling nothing. Raises `failure`, and what a callback raises.
         """
         ...

@@ -1,8 +1,8 @@
 """What memberships of both protocols have in common: the order in which the program is told things, and how one leaves.
 
-Requests run in tasks of their own, so that polls may be as short as they like. They only note what they find; `settle`
-looks at the notes and takes one step at a time, each of which may be the last for now. No step is forgotten when a poll
-ends, since nothing but the notes says which is next.
+Requests run in tasks of their own, so that polls may be as short as they like. They only note what they find.
+`reconcile` looks at the notes and takes one step at a time, each of which may be the last for now. No step is forgotten
+when a poll ends, since nothing but the notes says which is next.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class BaseMembership(ABC):
 
     # -- what the program does, inside poll
 
-    async def settle(self, *, wait: bool = True) -> None:
+    async def reconcile(self, *, wait: bool = True) -> None:
         while True:
             try:
                 await self._callbacks.finish()

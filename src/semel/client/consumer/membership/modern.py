@@ -1,6 +1,6 @@
 """Membership by the protocol of KIP-848: the broker assigns, and one request, the heartbeat, does everything.
 
-An answer may bring an assignment. Inside `settle` the program gives up what is not in it, and takes what is new; each
+An answer may bring an assignment. Inside `reconcile` the program gives up what is not in it and takes what is new; each
 change is confirmed at once by a heartbeat that says what is owned now. The broker never gives a partition to two: what
 is in an assignment may be taken. Partitions are told apart by topic id, so that a topic that was deleted and made again
 is another one.
