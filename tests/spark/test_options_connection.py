@@ -121,3 +121,27 @@ def test_a_token_provider_is_a_function_that_tasks_can_import() -> None:
     assert client_settings({**HERE, option: f"{__name__}:a_token"})["sasl_oauth_token_provider"] is a_token
     with pytest.raises(BadSetting, match=r"'nowhere:f' cannot be imported"):
         client_settings({**HERE, option: "nowhere:f"})
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"kafka.request.timeout.ms": "soon"}, 'kafka.request.timeout.ms: "soon" is not allowed'),
+        ({"kafka.sasl.username": ""}, None),
+        (
+            {"kafka.ssl.endpoint.identification.algorithm": "ftp"},
+            "kafka.ssl.endpoint.identification.algorithm: allowed",
+        ),
+        ({"Kafka.Request.Timeout.Ms": "0"}, "Kafka.Request.Timeout.Ms: "),
+    ],
+)
+def test_what_is_wrong_is_told_by_the_name_of_the_option_as_it_was_written(
+    options: dict[str, str], told: str | None
+) -> None:
+    if told is None:
+        client_settings({**HERE, **options})
+        return
+    with pytest.raises(BadSetting) as caught:
+        client_settings({**HERE, **options})
+
+    assert str(caught.value).startswith(told)

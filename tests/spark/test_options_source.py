@@ -235,7 +235,7 @@ def test_what_is_wrong_is_told_before_it_is_known_whether_a_stream_or_a_batch_is
         options_of_any_read({"subscribe": "a"})
     with pytest.raises(BadSetting, match="exactly one of"):
         options_of_any_read(HERE)
-    with pytest.raises(BadSetting, match="fetch_min_bytes"):
+    with pytest.raises(BadSetting, match=r"^kafka\.fetch\.min\.bytes: "):
         options_of_any_read({**HERE, "subscribe": "a", "kafka.fetch.min.bytes": "many"})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pipeline_world import PipelineWorld
+from sink_world import committed_rows
 
 from semel.spark.pipeline.definition import Pipeline
+from semel.sync import Producer
 
 if TYPE_CHECKING:
+    import pandas as pd
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
@@ -90,3 +93,34 @@ def test_every_pair_of_two_streams_is_written_once(world: PipelineWorld) -> None
 
 def by_name(rows: list[dict[str, Any]], *names: str) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: tuple(row[name] for name in names))
+
+
+def test_state_of_ones_own_in_python_is_kept_exactly_once(
+    spark: SparkSession, address: str, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """What it needs beside Spark, pandas and protobuf, comes with the extra `spark`."""
+    from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
+
+    def count(key: tuple[str], parts: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        import pandas as pd
+
+        total = (state.get[0] if state.exists else 0) + sum(len(part) for part in parts)
+        state.update((total,))
+        yield pd.DataFrame({"key": [key[0]], "value": [str(total)]})
+
+    source, sink = new_topic("in", partitions=1), new_topic("out", partitions=1)
+    for number in range(2):
+        with Producer(bootstrap_servers=address) as producer:
+            for _ in range(3):
+                producer.send(source, b"x", key=b"k")
+        read = spark.readStream.format("semel").option("kafka.bootstrap.servers", address)
+        rows = read.option("subscribe", source).option("startingOffsets", "earliest").load()
+        counted = rows.selectExpr("string(key) as key").groupBy("key")
+        out = counted.applyInPandasWithState(
+            count, "key string, value string", "total int", "append", GroupStateTimeout.NoTimeout
+        )
+        write = out.writeStream.format("semel").option("kafka.bootstrap.servers", address).option("topic", sink)
+        query = write.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
+        assert query.awaitTermination(120)
+
+        assert committed_rows(address, sink)[-1] == (b"k", str(3 * (number + 1)).encode())

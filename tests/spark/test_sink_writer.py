@@ -14,7 +14,7 @@ from pyspark.sql import types
 from sink_world import FakeCheckpoint, committed_rows
 
 from semel.client.errors import BadSetting
-from semel.spark import sink
+from semel.spark import sink, staging
 from semel.spark.adoption import marker_of
 from semel.spark.sink import SemelBatchWriter, SemelStreamWriter, StagedMessage, WrittenMessage
 from semel.spark.sink_errors import CheckpointRefused, StagedDataLost
@@ -192,12 +192,42 @@ def test_a_batch_write_stages_where_driver_and_tasks_both_are(world: World, monk
     writer.commit([message])
     found = committed_rows(world.options["kafka.bootstrap.servers"], world.options["topic"])
     assert len(found) == 1000
-    Task(monkeypatch, {"spark.master": "spark://elsewhere:7077"})
+
+
+ELSEWHERE = {"spark.master": "spark://elsewhere:7077", "spark.sql.warehouse.dir": "file:/tmp/warehouse"}
+
+
+def test_where_no_directory_is_shared_messages_hold_what_is_staged(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = batch_writer(world)
+    Task(monkeypatch, ELSEWHERE)
+    message = writer.write(iter([batch_of(large())]))
+    assert isinstance(message, StagedMessage)
+    assert message.staged.file is None
+    writer.commit([message])
+    assert len(committed_rows(world.options["kafka.bootstrap.servers"], world.options["topic"])) == 1000
+    monkeypatch.setattr(staging, "_MOST_INLINE_BYTES", 100_000)
     with pytest.raises(BadSetting, match="set stagingLocation"):
         writer.write(iter([batch_of(large())]))
-    small = writer.write(iter([batch_of([("a", "1")])]))
-    assert isinstance(small, StagedMessage)
-    writer.abort([small, None])
+    writer.abort([message, None])
+
+
+@pytest.mark.parametrize(
+    ("conf", "place"),
+    [
+        ({"spark.sql.streaming.checkpointLocation": "s3a://lake/checkpoints"}, "s3://lake/checkpoints"),
+        ({"spark.sql.warehouse.dir": "hdfs://name/warehouse"}, "hdfs://name/warehouse"),
+    ],
+)
+def test_a_store_that_the_session_has_is_a_place_to_stage_in(
+    world: World, monkeypatch: pytest.MonkeyPatch, conf: dict[str, str], place: str
+) -> None:
+    Task(monkeypatch, {**ELSEWHERE, **conf})
+    message = batch_writer(world).write(iter([batch_of([("a", "1")])]))
+    assert isinstance(message, StagedMessage)
+    assert message.area_uri is not None
+    assert message.area_uri.startswith(f"{place}/semel-sink-staging-")
 
 
 def test_at_least_once_writes_in_the_task(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -160,3 +160,22 @@ def test_a_pattern_is_looked_for_anywhere_in_a_name_as_sparks_own_source_does() 
     cluster, _ = asked_of(FakeAdmin([found]), subscribePattern="a")
 
     assert cluster.partitions() == {A0, TopicPartition("xay", 0)}
+
+
+def test_a_cluster_that_never_answered_is_not_asked_three_times_and_one_that_has_is() -> None:
+    asked: list[dict[str, Any]] = []
+
+    def nobody(**settings: Any) -> FakeAdmin:
+        asked.append(settings)
+        raise RetriableError("nothing listens there")
+
+    cluster = TopicOffsets(options(subscribe="a"), connect=nobody, sleep=lambda s: None)  # type: ignore[arg-type]
+    with pytest.raises(RetriableError):
+        cluster.partitions()
+    assert [settings["bootstrap_timeout_ms"] for settings in asked] == [3_000]
+
+    patient = options(**{"subscribe": "a", "kafka.bootstrap.timeout.ms": "60000"})
+    cluster = TopicOffsets(patient, connect=nobody, sleep=lambda s: None)  # type: ignore[arg-type]
+    with pytest.raises(RetriableError):
+        cluster.partitions()
+    assert asked[-1]["bootstrap_timeout_ms"] == "60000"

@@ -9,7 +9,7 @@ from semel.config.accepted_settings import ACCEPTED
 from semel.config.broker_settings import CLEANER, CONNECTIONS, LOGS, MONITORING, REPLICATION, TOPICS
 from semel.config.coordinator_settings import GROUPS, OFFSETS, TRANSACTIONS
 from semel.config.group_settings import GROUP_SETTINGS
-from semel.config.load import RESERVED_VARIABLES, variable_of
+from semel.config.load import variable_of
 from semel.config.node_settings import NODE
 from semel.config.security_settings import SECURITY
 from semel.config.settings import Setting
@@ -55,9 +55,8 @@ setting of a node comes from, strongest first:
    `max.connections.per.ip` at least one is quoted.)
 4. the default.
 
-An unknown name is refused, and so is a wrong value, even where a stronger one hides it. Variables that begin with
-`SEMEL_` and are no setting are refused too, except {", ".join(f"`{name}`" for name in RESERVED_VARIABLES)} and those
-that Kubernetes sets for a service called "semel".
+An unknown name is refused, and so is a wrong value, even where a stronger one hides it. A variable that
+begins with `SEMEL_` and is nearly the name of a setting is refused too; any other has no effect, and the log says so.
 
 Settings marked *running* can be changed while the node runs (IncrementalAlterConfigs), for one node or for all; the
 others are read when it starts. All topic settings can be changed while the topic is in use.

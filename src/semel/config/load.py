@@ -2,11 +2,12 @@
 
 A TOML file holds Kafka's names as quoted keys ("log.segment.bytes" = 1000), as dotted keys or as tables; the variable
 of log.segment.bytes is SEMEL_LOG_SEGMENT_BYTES. An unknown name in any of them is refused, so that a slip of the
-finger does not pass for a default.
+finger does not pass for a default; but a variable that is like no setting is somebody else's.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from os import PathLike
 from typing import Any
@@ -17,11 +18,12 @@ from semel.config.errors import ConfigError, UnknownSetting
 from semel.config.settings import Scope
 
 PREFIX = "SEMEL_"
-# Variables that are not settings.
-RESERVED_VARIABLES = ("SEMEL_LOG_LEVEL",)
-# What Kubernetes puts into the environment of every neighbour of a service called "semel", along with a SEMEL_PORT
-# that holds tcp://address:port. A SEMEL_PORT with a plain number is somebody's mistake, and is refused.
-NEIGHBOUR_PREFIXES = ("SEMEL_SERVICE_", "SEMEL_PORT_")
+# Variables of ours that are not settings of a node.
+RESERVED_VARIABLES = ("SEMEL_LOG_LEVEL", "SEMEL_CONFIG", "SEMEL_SPARK_STEP")
+# What Kubernetes puts into the environment of every neighbour of a service called "semel".
+NEIGHBOUR_VARIABLES = re.compile(r"SEMEL_SERVICE_.*|SEMEL_PORT_.*|SEMEL_PORT")
+# How alike a variable and that of a setting are, without the prefix that all of them have, to be taken for a slip.
+_LIKENESS = 0.8
 
 
 def variable_of(name: str) -> str:
@@ -69,14 +71,31 @@ def _from_variables(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]
     for variable, text in environ.items():
         if variable in names:
             yield names[variable], text, f"variable {variable}"
-        elif variable.startswith(PREFIX) and not _is_reserved(variable, text):
-            raise UnknownSetting(variable, names, kind_of_name="variable").found_in("the environment")
+        elif variable.startswith(PREFIX) and not _is_reserved(variable):
+            _refuse_slip(variable, names)
+            _warn(f"the variable {variable} is no setting of a node, and has no effect")
+    if environ.get("SEMEL_PORT", "").isdecimal():
+        _warn("the variable SEMEL_PORT is no setting of a node, and has no effect: say --port, or SEMEL_LISTENERS")
 
 
-def _is_reserved(variable: str, text: str) -> bool:
-    if variable == "SEMEL_PORT":
-        return "://" in text
-    return variable in RESERVED_VARIABLES or variable.startswith(NEIGHBOUR_PREFIXES)
+def _warn(text: str) -> None:
+    import logging  # 5 ms to import, needed for a warning only
+
+    logging.getLogger("semel.config").warning(text)
+
+
+def _refuse_slip(variable: str, names: Mapping[str, str]) -> None:
+    """A name that is nearly a setting's was meant to be it: to pass over it would run another node than was wanted.
+    What is like none of them belongs to somebody else, and is no reason not to start."""
+    from difflib import get_close_matches
+
+    endings = {name.removeprefix(PREFIX) for name in names}
+    if get_close_matches(variable.removeprefix(PREFIX), endings, n=1, cutoff=_LIKENESS):
+        raise UnknownSetting(variable, names, kind_of_name="variable").found_in("the environment")
+
+
+def _is_reserved(variable: str) -> bool:
+    return variable in RESERVED_VARIABLES or NEIGHBOUR_VARIABLES.fullmatch(variable) is not None
 
 
 def _from_file(path: str | PathLike[str]) -> Iterator[tuple[str, str, str]]:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+from functools import lru_cache
 
 from semel.client.errors import BadSetting
-from semel.spark.places import open_folder
+from semel.spark.object_stores import Hadoop
+from semel.spark.places import absolute_uri, child_uri, open_folder
 
 _LINES_BEFORE_SOURCES = 2  # of a file in `offsets`: the format's version, and the batch's own data
 
 
 class Checkpoint:
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, hadoop: Hadoop = ()) -> None:
         self.uri = uri
-        self._folder = open_folder(uri)
+        self._folder = open_folder(uri, hadoop)
 
     def query_id(self) -> str:
         """The id that a query keeps for as long as it keeps its checkpoint."""
@@ -55,3 +57,21 @@ class Checkpoint:
     def _newest(self, folder: str) -> int | None:
         names = self._folder.file_names(folder)
         return max((int(name) for name in names if name.isascii() and name.isdecimal()), default=None)
+
+
+@lru_cache(maxsize=64)
+def checkpoint_below(root: str, query_id: str, query_name: str | None, hadoop: Hadoop = ()) -> str:
+    """Where a query keeps its checkpoint that was given none, in a session that has a directory for all of them: Spark
+    calls it as the query is called, or by chance."""
+    uri = absolute_uri(root)
+    names = [query_name] if query_name else open_folder(uri, hadoop).folder_names()
+    for name in names:
+        try:
+            if Checkpoint(child_uri(uri, name), hadoop).query_id() == query_id:
+                return child_uri(uri, name)
+        except BadSetting:
+            continue
+    raise BadSetting(
+        f"checkpointLocation is missing: {uri}, where the session keeps checkpoints, has none of the query {query_id}; "
+        "give it as an option of this write"
+    )

@@ -6,15 +6,18 @@ not: stores of Java, Kerberos, Java classes. A name that nobody knows is refused
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 from semel.client.consumer.settings import ConsumerSettings
 from semel.client.errors import BadSetting
 from semel.client.producer.settings import ProducerSettings
-from semel.client.settings import ConnectionSettings, declared
+from semel.client.settings import ConnectionSettings, declared, load
 from semel.config.errors import UnknownSetting
+
+S = TypeVar("S", bound=ConnectionSettings)
 
 PREFIX = "kafka."
 DEFAULT_CLIENT_ID = "semel-spark"
@@ -126,7 +129,23 @@ def client_settings(options: Mapping[str, str], kind: type[ConnectionSettings] =
         keyword = known.get(name)
         if keyword is not None and name not in WITHOUT_EFFECT:
             settings[keyword] = _token_provider(value) if keyword == "sasl_oauth_token_provider" else value
+    loaded(kind, settings, options)
     return settings
+
+
+def loaded(kind: type[S], settings: Mapping[str, Any], options: Mapping[str, str]) -> S:
+    """The client's settings. What is wrong with them is told by the names of the options, as they were written."""
+    try:
+        return load(kind, settings)
+    except BadSetting as error:
+        text = str(error)
+    written = {name.lower().removeprefix(PREFIX): name for name in options if _is_kafka(name)}
+    keywords = _keywords(kind)
+    for keyword in sorted(set(keywords.values()), key=len, reverse=True):
+        names = [written[name] for name, known in keywords.items() if known == keyword and name in written]
+        option = names[0] if names else PREFIX + keyword.replace("_", ".")
+        text = re.sub(rf"(?<![\w.]){keyword}(?![\w.])", option, text)
+    raise BadSetting(text)
 
 
 def _is_kafka(name: str) -> bool:

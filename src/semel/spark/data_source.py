@@ -52,8 +52,7 @@ class SemelDataSource(DataSource):
         return SemelBatchWriter(schema, self.options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """Complete mode adds all rows of every batch to the topic, as it does with Spark's own sink."""
         from semel.spark.sink import SemelStreamWriter
 
-        if overwrite:
-            raise BadSetting('a topic cannot be overwritten, as outputMode("complete") asks for: use "append"')
         return SemelStreamWriter(schema, self.options)

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from urllib.parse import quote, unquote
 
 from semel.client.errors import BadSetting
+from semel.spark.object_stores import Hadoop, arrow_scheme, open_store
+from semel.spark.sink_errors import PlaceUnreachable
 
 if TYPE_CHECKING:
     from pyarrow import fs
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
-_AS_ARROW_CALLS_IT = {"s3a": "s3", "s3n": "s3", "wasb": "abfs", "wasbs": "abfss"}
 _LOCAL = "file://"
 
 
@@ -31,7 +34,7 @@ def absolute_uri(location: str) -> str:
     if scheme == "file":
         path = os.path.abspath(re.sub(r"^//(?=/)", "", rest))
         return f"{_LOCAL}{quote(path)}"
-    scheme = _AS_ARROW_CALLS_IT.get(scheme, scheme)
+    scheme = arrow_scheme(scheme)
     authority, slash, path = rest.removeprefix("//").partition("/")
     path, mark, parameters = path.partition("?")  # of pyarrow's own: an endpoint, say
     return f"{scheme}://{authority}{slash}{quote(path.rstrip('/'))}{mark}{parameters}"
@@ -52,15 +55,22 @@ class Place(NamedTuple):
         return f"{self.path}/{name}"
 
 
-@lru_cache(maxsize=64)
-def open_place(uri: str) -> Place:
-    """Opening may ask the network; so what was opened is kept."""
-    from pyarrow import fs
+def is_local(uri: str) -> bool:
+    return uri.startswith(_LOCAL)
 
+
+@lru_cache(maxsize=64)
+def open_place(uri: str, hadoop: Hadoop = ()) -> Place:
+    """Opening may ask the network; so what was opened is kept."""
     try:
-        return Place(*fs.FileSystem.from_uri(uri))
+        return Place(*open_store(uri, hadoop))
     except (OSError, ValueError, NotImplementedError) as error:
         raise BadSetting(f"{uri} is on no file system that pyarrow.fs can open here: {error}") from error
+
+
+def unreachable(uri: str, error: OSError) -> PlaceUnreachable:
+    """What pyarrow says of a store that does not answer, or refuses."""
+    return PlaceUnreachable(f"{uri} cannot be used: {' '.join(str(error).split())}")
 
 
 class Folder(Protocol):
@@ -72,9 +82,13 @@ class Folder(Protocol):
 
     def file_names(self, folder: str) -> list[str]: ...
 
+    def folder_names(self) -> list[str]: ...
 
-def open_folder(uri: str) -> Folder:
-    return _LocalFolder(Path(unquote(uri[len(_LOCAL) :]))) if uri.startswith(_LOCAL) else _ArrowFolder(open_place(uri))
+
+def open_folder(uri: str, hadoop: Hadoop = ()) -> Folder:
+    if is_local(uri):
+        return _LocalFolder(Path(unquote(uri[len(_LOCAL) :])))
+    return _ArrowFolder(uri, open_place(uri, hadoop))
 
 
 class _LocalFolder:
@@ -93,22 +107,46 @@ class _LocalFolder:
         except FileNotFoundError:
             return []
 
+    def folder_names(self) -> list[str]:
+        try:
+            return [entry.name for entry in os.scandir(self._path) if entry.is_dir()]
+        except FileNotFoundError:
+            return []
+
 
 class _ArrowFolder:
-    def __init__(self, place: Place) -> None:
+    def __init__(self, uri: str, place: Place) -> None:
+        self._uri = uri
         self._place = place
 
     def read(self, name: str) -> bytes:
-        with self._place.system.open_input_stream(self._place.child(name)) as stream:
+        with self._asking(), self._place.system.open_input_stream(self._place.child(name)) as stream:
             content: bytes = stream.read()
         return content
 
     def write(self, name: str, content: bytes) -> None:
-        with self._place.system.open_output_stream(self._place.child(name)) as stream:
+        with self._asking(), self._place.system.open_output_stream(self._place.child(name)) as stream:
             stream.write(content)
 
     def file_names(self, folder: str) -> list[str]:
+        return self._entries(self._place.child(folder), is_file=True)
+
+    def folder_names(self) -> list[str]:
+        return self._entries(self._place.path, is_file=False)
+
+    def _entries(self, path: str, *, is_file: bool) -> list[str]:
         from pyarrow import fs
 
-        found = self._place.system.get_file_info(fs.FileSelector(self._place.child(folder), allow_not_found=True))
-        return [entry.base_name for entry in found if entry.type == fs.FileType.File]
+        wanted = fs.FileType.File if is_file else fs.FileType.Directory
+        with self._asking():
+            found = self._place.system.get_file_info(fs.FileSelector(path, allow_not_found=True))
+        return [entry.base_name for entry in found if entry.type == wanted]
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise unreachable(self._uri, error) from error

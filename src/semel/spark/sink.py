@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any
@@ -16,16 +16,18 @@ from typing import TYPE_CHECKING, Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from semel.client.errors import BadSetting
 from semel.host.api import Host
 from semel.host.real import RealClock
 from semel.spark import steps
 from semel.spark.at_least_once import DirectWriter
 from semel.spark.blocking import run_with_host
-from semel.spark.checkpoint import Checkpoint
+from semel.spark.checkpoint import Checkpoint, checkpoint_below
 from semel.spark.committer import Committer, Publication
 from semel.spark.encoding import RowEncoder, Taker
 from semel.spark.marker import MarkerTopic
-from semel.spark.places import absolute_uri, child_uri
+from semel.spark.places import absolute_uri, child_uri, is_local
+from semel.spark.session_facts import SessionFacts, facts_of
 from semel.spark.sink_errors import CheckpointRefused, StagedDataLost
 from semel.spark.sink_options import Delivery, SinkOptions, batch_options, check_columns, stream_options
 from semel.spark.staging import FOLDER, Staged, StagingArea, StagingWriter, file_name, inline_limit
@@ -44,11 +46,13 @@ _BATCH_ID = "streaming.sql.batchId"
 
 @dataclass(frozen=True)
 class StagedMessage(WriterCommitMessage):
-    """What a task tells the commit: what it has staged, and for which query."""
+    """What a task tells the commit: what it has staged and where, for which query, and what it knows of the session."""
 
     staged: Staged
     query_id: str = ""
     run_id: str = ""
+    area_uri: str | None = None
+    session: SessionFacts = field(default_factory=SessionFacts)
 
 
 @dataclass(frozen=True)
@@ -63,20 +67,17 @@ class SemelStreamWriter(DataSourceStreamArrowWriter):
         self._options = stream_options(options)
         check_columns(schema, self._options)
         self._is_exactly_once = self._options.delivery is Delivery.EXACTLY_ONCE
-        self._checkpoint_uri = self._query_id = ""
-        self._area_uri: str | None = None
+        self._checkpoint_uri: str | None = None
+        """None: it is below the session's directory for checkpoints, which only tasks are told."""
         if self._is_exactly_once and self._options.checkpoint_location is not None:
             self._checkpoint_uri = absolute_uri(self._options.checkpoint_location)
-            self._query_id = Checkpoint(self._checkpoint_uri).query_id()
-            self._area_uri = self._area()
+            if is_local(self._checkpoint_uri):
+                Checkpoint(self._checkpoint_uri).query_id()  # what is wrong with it is told before any task runs
+        location = self._options.staging_location
+        self._staging_uri = None if location is None else absolute_uri(location)
+        if self._is_exactly_once:
             _ensure_marker_topic(tuple(sorted(self._options.connection.items())), self._options.marker_topic)
         settle("plan")
-
-    def _area(self) -> str:
-        location = self._options.staging_location
-        if location is None:
-            return child_uri(self._checkpoint_uri, FOLDER)
-        return child_uri(absolute_uri(location), self._query_id)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         task = _this_task()
@@ -85,36 +86,64 @@ class SemelStreamWriter(DataSourceStreamArrowWriter):
         if not self._is_exactly_once:
             return _write_directly(self._options, iterator, first_turn)
         run_id = task.getLocalProperty(_RUN_ID) or uuid.uuid4().hex
+        query_id = task.getLocalProperty(_QUERY_ID) or ""
+        session = facts_of(task)
+        area_uri = self._area_of(query_id, session)
         name = file_name(run_id, batch_id, task.taskAttemptId())
-        staged = _stage(self._options, iterator, self._area_uri, name, task.partitionId(), first_turn)
+        staged = _stage(self._options, iterator, area_uri, name, task.partitionId(), first_turn, session)
         steps.act_on(steps.Step.STAGED, batch_id)
-        return StagedMessage(staged, task.getLocalProperty(_QUERY_ID) or "", run_id)
+        return StagedMessage(staged, query_id, run_id, area_uri, session)
+
+    def _area_of(self, query_id: str, session: SessionFacts) -> str | None:
+        if self._staging_uri is not None:
+            return child_uri(self._staging_uri, query_id)
+        if self._checkpoint_uri is not None:
+            return child_uri(self._checkpoint_uri, FOLDER)
+        if session.checkpoint_root is None:
+            return None
+        return child_uri(child_uri(absolute_uri(session.checkpoint_root), FOLDER), query_id)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         if not self._is_exactly_once:
             steps.act_on(steps.Step.CLEANED, batchId)
             return
         received = _staged_messages(messages)
-        _check_query(received, "checkpointLocation", self._checkpoint_uri, self._query_id)
-        area = StagingArea(self._area_uri)
-        _commit(self._options, area, self._publication(received, batchId))
+        session = received[0].session if received else SessionFacts()
+        checkpoint = self._checkpoint_of(received[0].query_id if received else "", session)
+        _check_query(received, "checkpointLocation", checkpoint)
+        area = StagingArea(self._area_of(checkpoint.query_id(), session), session.hadoop)
+        _commit(self._options, area, self._publication(received, checkpoint, batchId))
         area.clean(batchId)
         settle("commit")
         steps.act_on(steps.Step.CLEANED, batchId)
 
-    def _publication(self, received: Sequence[StagedMessage], batch_id: int) -> Publication:
-        transactional_id = f"{self._options.transactional_id_prefix}sink-{self._query_id}"
+    def _checkpoint_of(self, query_id: str, session: SessionFacts) -> Checkpoint:
+        if self._checkpoint_uri is not None:
+            return Checkpoint(self._checkpoint_uri, session.hadoop)
+        if session.checkpoint_root is None:
+            raise BadSetting(
+                "checkpointLocation is missing: give it as an option of this write, or set "
+                "spark.sql.streaming.checkpointLocation for the whole session"
+            )
+        name = self._options.query_name
+        return Checkpoint(checkpoint_below(session.checkpoint_root, query_id, name, session.hadoop), session.hadoop)
+
+    def _publication(self, received: Sequence[StagedMessage], checkpoint: Checkpoint, batch_id: int) -> Publication:
+        query_id = checkpoint.query_id()
+        transactional_id = f"{self._options.transactional_id_prefix}sink-{query_id}"
         return Publication(
             staged=[message.staged for message in received],
             transactional_id=transactional_id,
-            succession=_next_batch(Checkpoint(self._checkpoint_uri), self._query_id, batch_id, transactional_id),
+            succession=_next_batch(checkpoint, query_id, batch_id, transactional_id),
             run_id=next((message.run_id for message in received), ""),
         )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Touches no transaction: this run does not know whether a commit of it, or of another one, has an effect yet.
         What its tasks have staged will be staged again by another run."""
-        StagingArea(self._area_uri).remove(_staged_of(messages))
+        for message in messages:
+            if isinstance(message, StagedMessage):
+                StagingArea(message.area_uri, message.session.hadoop).remove([message.staged])
 
 
 class SemelBatchWriter(DataSourceArrowWriter):
@@ -125,12 +154,12 @@ class SemelBatchWriter(DataSourceArrowWriter):
         check_columns(schema, self._options)
         self._write_id = uuid.uuid4().hex
         location = self._options.staging_location
-        parent = gettempdir() if location is None else location
-        self._area_uri = child_uri(absolute_uri(parent), f"semel-{FOLDER}-{self._write_id}")
-        self._checkpoint_uri = self._query_id = ""
-        if self._options.txn_checkpoint is not None:
-            self._checkpoint_uri = absolute_uri(self._options.txn_checkpoint)
-            self._query_id = Checkpoint(self._checkpoint_uri).query_id()
+        self._staging_uri = None if location is None else absolute_uri(location)
+        self._drivers_directory = absolute_uri(gettempdir())
+        location = self._options.txn_checkpoint
+        self._checkpoint_uri = None if location is None else absolute_uri(location)
+        if self._checkpoint_uri is not None and is_local(self._checkpoint_uri):
+            Checkpoint(self._checkpoint_uri).query_id()  # what is wrong with it is told before any task runs
         if self._options.txn_app_id is not None:
             _ensure_marker_topic(tuple(sorted(self._options.connection.items())), self._options.marker_topic)
 
@@ -139,43 +168,65 @@ class SemelBatchWriter(DataSourceArrowWriter):
         first_turn = (self._options.txn_version or 0) + task.partitionId()
         if self._options.delivery is Delivery.AT_LEAST_ONCE:
             return _write_directly(self._options, iterator, first_turn)
-        # A temporary directory is the same for driver and tasks only if they are on one machine.
-        is_shared = self._options.staging_location is not None or (
-            (task.getLocalProperty("spark.master") or "").startswith("local")
-        )
+        session = facts_of(task)
+        area_uri = self._area_of(session)
         name = file_name(self._write_id, 0, task.taskAttemptId())
-        area_uri = self._area_uri if is_shared else None
-        staged = _stage(self._options, iterator, area_uri, name, task.partitionId(), first_turn)
-        return StagedMessage(staged, task.getLocalProperty(_QUERY_ID) or "")
+        staged = _stage(self._options, iterator, area_uri, name, task.partitionId(), first_turn, session)
+        steps.act_on(steps.Step.STAGED, self._options.txn_version or 0)
+        query_id = (task.getLocalProperty(_QUERY_ID) or "") if self._checkpoint_uri is not None else ""
+        return StagedMessage(staged, query_id, "", area_uri, session)
+
+    def _area_of(self, session: SessionFacts) -> str | None:
+        """A directory that driver and executors share, if one is known; without one messages hold what is staged."""
+        if self._staging_uri is not None:
+            return self._area_below(self._staging_uri)
+        if session.is_one_machine:
+            return self._area_below(self._drivers_directory)
+        places = (self._checkpoint_uri, session.checkpoint_root, session.warehouse)
+        uris = [absolute_uri(place) for place in places if place is not None]
+        shared = next((uri for uri in uris if not is_local(uri)), None)
+        return None if shared is None else self._area_below(shared)
+
+    def _area_below(self, uri: str) -> str:
+        return child_uri(uri, f"semel-{FOLDER}-{self._write_id}")
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         if self._options.delivery is Delivery.AT_LEAST_ONCE:
             return
         received = _staged_messages(messages)
-        if self._query_id:
-            _check_query(received, "txnCheckpoint", self._checkpoint_uri, self._query_id)
+        session = received[0].session if received else SessionFacts()
+        checkpoint = None if self._checkpoint_uri is None else Checkpoint(self._checkpoint_uri, session.hadoop)
+        if checkpoint is not None:
+            _check_query(received, "txnCheckpoint", checkpoint)
         transactional_id = f"{self._options.transactional_id_prefix}batch-{self._options.txn_app_id or self._write_id}"
-        area = StagingArea(self._area_uri)
+        area = StagingArea(received[0].area_uri if received else None, session.hadoop)
         publication = Publication(
             staged=[message.staged for message in received],
             transactional_id=transactional_id,
-            succession=self._succession(transactional_id),
+            succession=self._succession(transactional_id, checkpoint),
             run_id=self._write_id,
         )
         _commit(self._options, area, publication)
         area.remove_all()
         steps.act_on(steps.Step.CLEANED, publication.number)
 
-    def _succession(self, transactional_id: str) -> Succession | None:
+    def _succession(self, transactional_id: str, checkpoint: Checkpoint | None) -> Succession | None:
         app_id, version = self._options.txn_app_id, self._options.txn_version
         if app_id is None or version is None:
             return None
-        if not self._query_id:
+        if checkpoint is None:
             return NextVersion(app_id, version)
-        return _next_batch(Checkpoint(self._checkpoint_uri), self._query_id, version, transactional_id, app_id)
+        return _next_batch(checkpoint, checkpoint.query_id(), version, transactional_id, app_id)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        StagingArea(self._area_uri).remove_all()
+        for message in messages:
+            if isinstance(message, StagedMessage):
+                StagingArea(message.area_uri, message.session.hadoop).remove_all()
+                return
+        # No task has told where: what failed has removed its own file, and what was killed left it in here.
+        for uri in (self._staging_uri, self._drivers_directory):
+            if uri is not None and is_local(uri):
+                StagingArea(self._area_below(uri)).remove_all()
 
 
 def _this_task() -> TaskContext:
@@ -192,8 +243,9 @@ def _stage(
     name: str,
     task_number: int,
     first_turn: int,
+    session: SessionFacts,
 ) -> Staged:
-    writer = StagingWriter(area_uri, name, inline_limit(task_number))
+    writer = StagingWriter(area_uri, name, inline_limit(task_number, has_area=area_uri is not None), session.hadoop)
     try:
         encode_all(options, iterator, writer.add, first_turn)
         staged = writer.finish()
@@ -234,11 +286,12 @@ def _staged_messages(messages: Sequence[WriterCommitMessage | None]) -> list[Sta
     return received
 
 
-def _check_query(received: Sequence[StagedMessage], option: str, uri: str, query_id: str) -> None:
+def _check_query(received: Sequence[StagedMessage], option: str, checkpoint: Checkpoint) -> None:
+    query_id = checkpoint.query_id()
     for other in {message.query_id for message in received} - {query_id, ""}:
         raise CheckpointRefused(
-            f"the query {other} does not use the checkpoint {uri}, which belongs to {query_id}: {option} of the write "
-            "is not where Spark keeps its checkpoint"
+            f"the query {other} does not use the checkpoint {checkpoint.uri}, which belongs to {query_id}: {option} of "
+            "the write is not where Spark keeps its checkpoint"
         )
 
 
@@ -252,10 +305,6 @@ def _next_batch(
         )
     previous = checkpoint.digest(batch_id - 1)
     return NextBatch(query_id, batch_id, digest, previous, transactional_id, checkpoint.digest, app_id)
-
-
-def _staged_of(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
-    return [message.staged for message in messages if isinstance(message, StagedMessage)]
 
 
 def _commit(options: SinkOptions, area: StagingArea, publication: Publication) -> None:

@@ -29,7 +29,17 @@ class BatchRefused(SinkError):
 
     advice = (
         "the checkpoint was restored, copied, or used by another sink before; if it is the one to go on with, and you "
-        "know what its batches have written, say so with the writer's method adopt"
+        "know what its batches have written, say so with: semel pipeline adopt FILE (in a program of your own, by "
+        "adopt(batch) of its table_writer)"
+    )
+
+
+class PlaceUnreachable(SinkError):
+    """A checkpoint or a place for staged batches is in a store that does not answer, or refuses."""
+
+    advice = (
+        "check the address and the credentials: those of the session count, such as spark.hadoop.fs.s3a.endpoint and "
+        "spark.hadoop.fs.s3a.access.key, and else those that the environment of driver and executors has"
     )
 
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from semel.client.errors import BadSetting
 from semel.client.producer.settings import ALL, ProducerSettings
-from semel.client.settings import MINUTE_MS, load
+from semel.client.settings import MINUTE_MS
 from semel.config.errors import UnknownSetting
-from semel.spark.connection_options import PREFIX, client_settings
+from semel.spark.connection_options import PREFIX, client_settings, loaded
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -47,7 +47,10 @@ _REFUSED = {
     "maxOffsetsPerTrigger": _OF_SOURCE,
     "failOnDataLoss": _OF_SOURCE,
 }
-_LET_THROUGH = ("includeHeaders",)  # Spark's own sink has it, and writes headers if there is such a column
+_LET_THROUGH = (
+    "includeHeaders",
+    "partition.metadata.cache.ttl.ms",
+)  # Spark's own sink has it, and writes headers if there is such a column
 
 
 class Delivery(StrEnum):
@@ -79,6 +82,7 @@ class SinkOptions:
     txn_version: int | None
     txn_checkpoint: str | None
     """Of the query whose batch the version is."""
+    query_name: str | None
     connection: dict[str, Any] = field(repr=False)  # it may hold a password
     """Settings for an admin."""
     producer: dict[str, Any] = field(repr=False)
@@ -88,13 +92,7 @@ class SinkOptions:
 
 def stream_options(options: Mapping[str, str]) -> SinkOptions:
     given = _check_names(options, _STREAM_ONLY, _BATCH_ONLY, "a streaming write, whose batches are numbered by Spark")
-    read = _read(given, options)
-    if read.checkpoint_location is None and read.delivery is Delivery.EXACTLY_ONCE:
-        raise BadSetting(
-            "checkpointLocation is missing: give it as an option of this write; one that is set for the whole session "
-            "is not told to the sink, which keeps its staged batches there"
-        )
-    return read
+    return _read(given, options)
 
 
 def batch_options(options: Mapping[str, str]) -> SinkOptions:
@@ -138,7 +136,7 @@ def _read(given: Mapping[str, str], options: Mapping[str, str]) -> SinkOptions:
         **client_settings(options, ProducerSettings),
         "enable_idempotence": True,
     }
-    settings = load(ProducerSettings, producer)
+    settings = loaded(ProducerSettings, producer, options)
     if settings.acks != ALL:
         raise BadSetting("kafka.acks: the sink needs acknowledgements of all replicas: leave it out")
     return SinkOptions(
@@ -153,6 +151,7 @@ def _read(given: Mapping[str, str], options: Mapping[str, str]) -> SinkOptions:
         txn_app_id=_name(given, "txnAppId"),
         txn_version=_version(given),
         txn_checkpoint=_name(given, "txnCheckpoint"),
+        query_name=given.get("queryName"),
         connection=client_settings(options),
         producer=producer,
         settings=settings,

@@ -15,8 +15,7 @@ from semel.client.admin.settings import AdminSettings
 from semel.client.consumer.settings import ConsumerSettings
 from semel.client.errors import BadSetting
 from semel.client.metadata import TopicPartition
-from semel.client.settings import load
-from semel.spark.connection_options import PREFIX, client_settings, unknown_option
+from semel.spark.connection_options import PREFIX, client_settings, loaded, unknown_option
 from semel.spark.offsets import EARLIEST, LATEST, Offsets, offsets_of, partitions_of, times_of
 
 DEFAULT_ISOLATION_LEVEL = "read_committed"
@@ -47,6 +46,7 @@ _KNOWN = (
     "kafkaConsumer.pollTimeoutMs",
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
+    "partition.metadata.cache.ttl.ms",
     "queryName",
     "checkpointLocation",
     "path",
@@ -240,7 +240,7 @@ def _consumer_settings(options: Mapping[str, str]) -> dict[str, Any]:
         "allow_auto_create_topics": False,
     }
     settings.pop("group_id", None)
-    load(ConsumerSettings, settings)
+    loaded(ConsumerSettings, settings, options)
     return settings
 
 

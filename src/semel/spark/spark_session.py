@@ -17,6 +17,7 @@ from collections.abc import Mapping, MutableMapping
 from typing import TYPE_CHECKING
 
 from semel.spark.java import cache_directory, choose_java, keep_file
+from semel.spark.registration import register
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,6 +56,7 @@ def session(
     settings = prepare(app_name, master, {"spark.log.level": log_level.upper(), **conf}, os.environ)
     made = _built(SparkSession.builder, settings)
     made.sparkContext.setLogLevel(log_level.upper())
+    register()
     return made
 
 

@@ -19,7 +19,8 @@ from pyarrow import fs
 
 from semel.client.errors import BadSetting
 from semel.records.kernel import unfilled
-from semel.spark.places import Place, open_place
+from semel.spark.object_stores import Hadoop
+from semel.spark.places import Place, open_place, unreachable
 from semel.spark.sink_errors import StagedDataLost
 
 logger = logging.getLogger("semel.spark")
@@ -27,6 +28,9 @@ logger = logging.getLogger("semel.spark")
 FOLDER = "sink-staging"
 INLINE_BYTES = 512 << 10
 """What the first task may send inline; the n-th one an n-th of it: below 10 MB in all for any number of tasks."""
+_MOST_INLINE_BYTES = 32 << 20
+"""What a task may send inline where driver and executors share no directory. Spark bounds what all of them send to the
+driver, by `spark.driver.maxResultSize`."""
 
 _FRAME = Struct(">HBii")  # topic (its number in the message), placement, partition, bytes of the batch
 _NAME = re.compile(r"(?P<run>[0-9A-Za-z-]+)-(?P<batch>\d+)-(?P<attempt>\d+)")
@@ -80,8 +84,8 @@ class Frame(NamedTuple):
     batch: bytearray
 
 
-def inline_limit(task_number: int) -> int:
-    return INLINE_BYTES // (task_number + 1)
+def inline_limit(task_number: int, *, has_area: bool = True) -> int:
+    return INLINE_BYTES // (task_number + 1) if has_area else _MOST_INLINE_BYTES
 
 
 def file_name(run_id: str, batch_id: int, task_attempt_id: int) -> str:
@@ -92,9 +96,10 @@ def file_name(run_id: str, batch_id: int, task_attempt_id: int) -> str:
 class StagingWriter:
     """Takes the batches of one task. Goes on in a file once they are more than may be sent inline."""
 
-    def __init__(self, area_uri: str | None, name: str, inline_bytes: int) -> None:
+    def __init__(self, area_uri: str | None, name: str, inline_bytes: int, hadoop: Hadoop = ()) -> None:
         """Without an area nothing but the commit message can hold the batches."""
         self._area_uri = area_uri
+        self._hadoop = hadoop
         self._name = name
         self._inline_bytes = inline_bytes
         self._inline = bytearray()
@@ -125,9 +130,12 @@ class StagingWriter:
                 f"a task has more than the {self._inline_bytes} bytes that fit into its commit message, and there is "
                 "no place for more: set stagingLocation to a directory that driver and executors share"
             )
-        place = open_place(self._area_uri)
-        place.system.create_dir(place.path, recursive=True)
-        self._stream = place.system.open_output_stream(place.child(self._name), buffer_size=_WRITE_BUFFER_BYTES)
+        place = open_place(self._area_uri, self._hadoop)
+        try:
+            place.system.create_dir(place.path, recursive=True)
+            self._stream = place.system.open_output_stream(place.child(self._name), buffer_size=_WRITE_BUFFER_BYTES)
+        except OSError as error:
+            raise unreachable(self._area_uri, error) from error
         self._stream.write(bytes(self._inline))
         self._inline.clear()
 
@@ -141,7 +149,7 @@ class StagingWriter:
     def discard(self) -> None:
         """The task has failed: leaves nothing behind, as far as that can be done."""
         if self._stream is not None and self._area_uri is not None:
-            place = open_place(self._area_uri)
+            place = open_place(self._area_uri, self._hadoop)
             try:
                 self._stream.close()
                 place.system.delete_file(place.child(self._name))
@@ -152,8 +160,9 @@ class StagingWriter:
 class StagingArea:
     """The directory of one query, or of one batch write."""
 
-    def __init__(self, uri: str | None) -> None:
+    def __init__(self, uri: str | None, hadoop: Hadoop = ()) -> None:
         self._uri = uri
+        self._hadoop = hadoop
 
     def check(self, staged: Sequence[Staged]) -> None:
         """Raises StagedDataLost unless everything is there in full length. Its CRC is checked as it is read, before
@@ -231,7 +240,7 @@ class StagingArea:
     def _place(self) -> Place:
         if self._uri is None:
             raise StagedDataLost("files were staged, but there is no place for them")
-        return open_place(self._uri)
+        return open_place(self._uri, self._hadoop)
 
 
 class _Inline:

@@ -20,6 +20,9 @@ T = TypeVar("T")
 
 logger = logging.getLogger("semel.spark")
 
+_FIRST_CONTACT_MS = 3_000
+"""Unless kafka.bootstrap.timeout.ms says so. A cluster that has answered before is waited for longer."""
+
 
 class TopicOffsets:
     def __init__(
@@ -33,6 +36,7 @@ class TopicOffsets:
         self._connect = connect
         self._sleep = sleep
         self._admin: Admin | None = None
+        self._was_reached = False
         self._topic_ids: dict[str, bytes] = {}
         self.recreated: set[str] = set()
         """Topics that were deleted and created again since they were first seen here."""
@@ -153,16 +157,19 @@ class TopicOffsets:
 
     def _asked(self) -> Admin:
         if self._admin is None:
-            self._admin = self._connect(**self._options.connection)
+            patience = {} if self._was_reached else {"bootstrap_timeout_ms": _FIRST_CONTACT_MS}
+            self._admin = self._connect(**{**patience, **self._options.connection})
+            self._was_reached = True
         return self._admin
 
     def _tried(self, ask: Callable[[], T]) -> T:
-        """What may be gone the next time is tried again, as often as the options say. A missing topic is not."""
+        """What may be gone the next time is tried again, as often as the options say. A missing topic is not, and a
+        cluster that never answered here is probably another one than was meant."""
         for _ in range(self._options.fetch_attempts - 1):
             try:
                 return ask()
             except SemelError as error:
-                if not _may_pass(error):
+                if not _may_pass(error) or not self._was_reached:
                     raise
                 logger.warning("asking the cluster again after: %s", error)
             self._pause()

@@ -125,13 +125,22 @@ def test_other_variables_are_none_of_our_business():
     load_config(None, environ, {})
 
 
-def test_a_port_that_would_be_passed_over_is_refused():
-    with pytest.raises(UnknownSetting):
-        load_config(None, {"SEMEL_PORT": "9093"}, {})
+@pytest.mark.parametrize("variable", ["SEMEL_LISTENER", "SEMEL_NUM_PARTITION", "SEMEL_LOG_RETENTION_MSEC"])
+def test_a_variable_that_is_nearly_a_setting_is_refused(variable):
+    with pytest.raises(UnknownSetting, match=variable):
+        load_config(None, {variable: "1"}, {})
+
+
+@pytest.mark.parametrize("variable", ["SEMEL_PORT", "SEMEL_HOME", "SEMEL_VERSION", "SEMEL_BACKUP_BUCKET"])
+def test_a_variable_that_is_like_no_setting_stops_no_node_and_is_told(variable, caplog):
+    load_config(None, {variable: "9093"}, {})
+
+    assert f"the variable {variable}" in caplog.text
+    assert "no effect" in caplog.text
 
 
 def test_no_setting_hides_behind_a_variable_that_is_let_through():
-    assert not any(_is_reserved(variable_of(name), "") for name in BROKER_SETTINGS)
+    assert not any(_is_reserved(variable_of(name)) for name in BROKER_SETTINGS)
 
 
 def test_a_refusal_says_where_the_value_came_from():

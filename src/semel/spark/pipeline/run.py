@@ -29,6 +29,7 @@ def run_pipeline(pipeline: Pipeline, line: Shown, *, only_check: bool = False) -
     """Returns when the pipeline has ended well or was asked to stop. Raises PipelineError otherwise."""
     with _address(pipeline, line.tell) as (address, check):
         check_topics(pipeline, address, line.tell)
+        line.tell("starting Java")
         from semel.spark.pipeline.jvm import SparkJava
 
         java = SparkJava(pipeline)
@@ -77,10 +78,12 @@ def _run(
     if MODULE in sys.modules:
         cloudpickle.register_pickle_by_value(sys.modules[MODULE])  # type: ignore[no-untyped-call]
     with ExitStack() as stack:
+        line.tell(f"schemas and SQL are right; starting Spark (its log: {pipeline.log})")
         spark = java.session()
         stack.callback(spark.stop)
         stopping = Stopping()
         stack.enter_context(stopping.listening())
+        line.tell("starting the query")
         query = Plan(spark, pipeline, address, schemas).start()
         remember(pipeline.checkpoint, notes_of(pipeline, address))
         line.tell(f"{pipeline.name} runs: from {_from(pipeline)} to {_to(pipeline)}, checkpoint {pipeline.checkpoint}")
