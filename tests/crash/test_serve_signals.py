@@ -36,7 +36,13 @@ def test_sighup_is_a_line_in_the_log_and_the_node_goes_on(brokers: Brokers) -> N
 
 @pytest.mark.parametrize("is_json", [False, True])
 def test_the_ready_line_has_the_bound_address_where_clients_are_told_another(tmp_path: Path, is_json: bool) -> None:
-    listeners = ["--set", "listeners=PLAINTEXT://:0", "--set", "advertised.listeners=PLAINTEXT://broker.test:9"]
+    listeners = [
+        "--insecure",
+        "--set",
+        "listeners=PLAINTEXT://:0",
+        "--set",
+        "advertised.listeners=PLAINTEXT://broker.test:9",
+    ]
     command = [*SERVE, "--data", str(tmp_path / "data"), *listeners, *(["--json"] if is_json else [])]
     node = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=clean_environment())
     assert node.stdout is not None

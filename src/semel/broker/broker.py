@@ -23,8 +23,10 @@ from semel.broker.node_info import NodeInfo
 from semel.broker.router import Router
 from semel.broker.topics import Topics
 from semel.config import BrokerConfig, ListenerKind, NodeListener, Role, topic_config
+from semel.config.listeners import PLAINTEXT
 from semel.config.security_settings import parse_principals
 from semel.controller.controller import Controller
+from semel.controller.credentials import SCRAM_CODES
 from semel.controller.image import BROKER_RESOURCE, MetadataImage
 from semel.controller.metadata import Metadata
 from semel.controller.metadata_term import MetadataTerm
@@ -47,7 +49,7 @@ from semel.records.errors import RecordError
 from semel.replication.term_kernel import Generation
 from semel.rpc.budget import MemoryBudget
 from semel.rpc.long_requests import LongRequests
-from semel.rpc.server import Limits, Server
+from semel.rpc.server import Guard, Limits, Server
 from semel.rpc.slices import Slices
 from semel.wire.errors import WireError
 from semel.wire.spec.metadata_records import ConfigRecord, MetadataRecord
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from semel.broker.controller_registration import ControllerRegistration
     from semel.broker.joining import Joining
     from semel.broker.quorum_part import QuorumPart
+    from semel.security.scram_server import Credential
 
 logger = logging.getLogger("semel.broker")
 
@@ -107,6 +110,8 @@ class Broker:
             most_partitions=config.int("max.incremental.fetch.session.partitions"),
             budget=self.long_requests.budget,
         )
+        # Made at once: what is wrong with certificates and logins is told before anything is opened.
+        self._guards = self._made_guards()
         self.bound: dict[str, NodeListener] = {}  # listeners by name, with the ports that they have got
         self.controller_part: ControllerPart | None = None
         self.quorum_part: QuorumPart | None = None
@@ -144,6 +149,25 @@ class Broker:
         """The active controller; raises Refused when that is elsewhere."""
         assert self.controller_part is not None
         return self.controller_part.current()
+
+    def _made_guards(self) -> dict[str, Guard]:
+        secured = [one for one in self.config.layout.listeners if one.protocol != PLAINTEXT]
+        if not secured:
+            return {}
+        from semel.security.listeners import ListenerSecurity
+
+        return {
+            one.name: ListenerSecurity(self.config, one.name, one.protocol, self._credential, self.host.clock)
+            for one in secured
+        }
+
+    def _credential(self, name: str, mechanism: str) -> Credential | None:
+        found = self.image.credentials.get((name, SCRAM_CODES[mechanism]))
+        if found is None:
+            return None
+        from semel.security.scram_server import Credential
+
+        return Credential(found.salt, found.stored_key, found.server_key, found.iterations)
 
     @property
     def budget(self) -> MemoryBudget:
@@ -319,7 +343,7 @@ class Broker:
     async def _listen(self) -> None:
         for listener in self.config.layout.listeners:
             try:
-                await self.server.listen(listener)
+                await self.server.listen(listener, self._guards.get(listener.name))
             except OSError as error:
                 self.server.close()
                 where = f"{listener.host}:{listener.port}"

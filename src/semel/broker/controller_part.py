@@ -13,7 +13,7 @@ from semel.broker.node_info import NodeInfo
 from semel.broker.roles import ControllerRoles
 from semel.config import ListenerKind, NodeListener
 from semel.config.listeners import PROTOCOLS
-from semel.controller.bootstrap import first_features
+from semel.controller.bootstrap import first_credentials, first_features
 from semel.controller.controller import Controller
 from semel.controller.levels import LEVEL_OF_A_NODE_ALONE, features_at
 from semel.controller.metadata import Metadata
@@ -94,7 +94,9 @@ class ControllerPart:
         if node.config.layout.is_alone:
             return
         try:
-            controller.activate(first_features(host.disk, node.config.log_dir()), node.broker_epoch)
+            root = node.config.log_dir()
+            more = first_credentials(host.disk, root)
+            controller.activate(first_features(host.disk, root), node.broker_epoch, more)
         except Refused as refusal:
             if refusal.code != ErrorCode.NOT_CONTROLLER:
                 raise

@@ -25,6 +25,7 @@ from semel.quorum.quorum_replica import QuorumReplica
 from semel.quorum.replicated_log import ReplicatedLog
 from semel.quorum.voters import ReplicaKey, VoterNode, VoterSet
 from semel.rpc.slices import Slices
+from semel.security.listeners import outgoing
 from semel.wire.spec.metadata_records import MetadataRecord
 
 T = TypeVar("T")
@@ -61,6 +62,8 @@ class QuorumPart:
         self.metadata = Metadata(
             host.disk, host.clock, replicated, committed, reloaded, on_broken, slices, on_term=on_term
         )
+        to_controllers = layout.controller_names[0]
+        secured = outgoing(config, to_controllers, "sasl.mechanism.controller.protocol", host.jobs)
         self._calls = [
             Calls(
                 host,
@@ -69,6 +72,8 @@ class QuorumPart:
                 max_frame_bytes=config.int("socket.request.max.bytes"),
                 connect_s=_CONNECT_S,
                 reconnect_most_ms=_RECONNECT_MOST_MS,
+                tls=secured.tls,
+                login=secured.login,
             )
             for client_id in (
                 f"raft-client-{node.node_id}",

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from semel.broker.forwarding import Forwarder
 
 _PRODUCE, _FETCH, _API_VERSIONS, _INCREMENTAL_ALTER_CONFIGS = 0, 1, 18, 44
+_BEFORE_LOGIN = frozenset((17, 18, 36))  # SaslHandshake, ApiVersions, SaslAuthenticate
 _LENGTH_BYTES = 4
 # Only records come by the megabyte. A hundred megabytes of tiny array elements would hold the loop for seconds.
 _MOST_BYTES_WITHOUT_RECORDS = 8 << 20
@@ -170,6 +171,8 @@ class Router:
             route = self._routes[connection.listener].get(header.api_key)
             if route is None:
                 raise CloseConnection(f"API {API[header.api_key].name} is not served here")
+            if not connection.is_authenticated and header.api_key not in _BEFORE_LOGIN:
+                raise CloseConnection(f"{API[header.api_key].name} before it has logged in, or after its session's end")
             version = header.api_version
             if len(frame) > _MOST_BYTES_WITHOUT_RECORDS and header.api_key != _PRODUCE:
                 raise CloseConnection(f"a request of {len(frame)} bytes to {API[header.api_key].name}")

@@ -40,6 +40,11 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--cluster", action="store_true", help="others can join: they reach it at the two ports after --port"
     )
     shape.add_argument("--join", metavar="HOST:PORT", help="become a node of the cluster that a node there is of")
+    command.add_argument(
+        "--insecure",
+        action="store_true",
+        help="let other machines reach a listener on which nothing is encrypted and nobody logs in",
+    )
     command.add_argument("--json", action="store_true", help="say in JSON that it is ready, and that it has stopped")
     command.add_argument(
         "--stop-at-eof", action="store_true", help="stop when standard input ends: with whoever holds the pipe"

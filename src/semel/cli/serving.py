@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import errno
 import gc
+import ipaddress
 import json
 import logging
 import os
@@ -22,7 +23,7 @@ from semel.cli.failures import Exit
 from semel.cli.log_lines import log_to_stderr
 from semel.cli.node_options import node_config
 from semel.config import BrokerConfig, ConfigError, ListenerKind, NodeListener, Role
-from semel.config.listeners import parse_address, spelled
+from semel.config.listeners import PLAINTEXT, parse_address, spelled
 from semel.host.api import AlreadyLocked
 from semel.host.descriptors import raise_limit
 from semel.host.loop_turns import LoopTurns
@@ -54,6 +55,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         config = node_config(options, _flags(options))
         _check_shape(config)
+        _check_open_listeners(config, is_meant=options.insecure)
     except ConfigError as error:
         return _refuse(str(error))
     raise_limit()
@@ -103,6 +105,28 @@ def _check_shape(config: BrokerConfig) -> None:
             "trusted: nobody logs in, so anyone can pose as a broker there"
         )
         raise ConfigError("inter.broker.listener.name", None, allowed)
+
+
+def _check_open_listeners(config: BrokerConfig, *, is_meant: bool) -> None:
+    """Whoever reaches a plain listener may do everything, unless there are access rules."""
+    reachable = [one for one in config.layout.listeners if one.protocol == PLAINTEXT and not _is_local(one.host)]
+    if not reachable:
+        return
+    told = ", ".join(f"{one.name} at {spelled(one.host or '*', one.port)}" for one in reachable)
+    if not is_meant:
+        allowed = (
+            "addresses of this machine alone, such as 127.0.0.1, for listeners without TLS and login; "
+            f"{told} can be reached by others: give it another protocol (docs/security.md), or pass --insecure"
+        )
+        raise ConfigError("listeners", config.text("listeners"), allowed)
+    logger.warning("--insecure: nothing is encrypted and nobody logs in on %s, which others can reach", told)
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _stop_at_once(error: BaseException) -> None:

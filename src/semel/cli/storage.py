@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from semel.cli.failures import CommandFailed, Exit, WrongCall
 from semel.cli.node_options import add_settings_arguments, node_config
 from semel.cli.output import Output, add_output_arguments
+from semel.cli.scram_argument import FORM, credential_record
 
 if TYPE_CHECKING:
     from semel.broker.identity import Identity
@@ -58,6 +59,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--release-version", metavar="RELEASE", help="the release of Kafka whose metadata.version the cluster begins at"
     )
     formatting.add_argument(
+        "--add-scram", action="append", default=[], metavar="USER", help=f"a user of a new cluster: {FORM}"
+    )
+    formatting.add_argument(
         "--ignore-formatted", action="store_true", help="a directory that is this node's already is left as it is"
     )
     add_output_arguments(formatting)
@@ -99,6 +103,7 @@ def _format(options: argparse.Namespace) -> int:
     config = _config(options)
     _check_cluster_id(cluster_id)
     level = _level(options.release_version)
+    credentials = [credential_record(text) for text in options.add_scram]
     if options.standalone:
         raise WrongCall(
             "--standalone is not allowed: a quorum cannot grow yet; name the controllers in controller.quorum.voters"
@@ -110,7 +115,7 @@ def _format(options: argparse.Namespace) -> int:
         if not is_new:
             _check_formatted(identity, root, cluster_id, node_id, is_allowed=options.ignore_formatted)
         elif Role.CONTROLLER in config.layout.roles and not config.layout.is_alone:
-            write_bootstrap(host.disk, root, level, host.clock.wall_ms())
+            write_bootstrap(host.disk, root, level, host.clock.wall_ms(), credentials)
     except WrongDirectory as error:
         raise CommandFailed(str(error)) from error
     except OSError as error:

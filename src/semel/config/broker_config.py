@@ -13,6 +13,7 @@ from semel.config.broker_settings import BROKER_SETTINGS, ORDERED
 from semel.config.errors import ConfigError, UnknownSetting
 from semel.config.group_settings import GROUP_SETTINGS
 from semel.config.node_layout import NodeLayout, layout_of
+from semel.config.security_settings import LISTENER_PREFIX, setting_of_listener
 from semel.config.settings import ConfigSource, Scope, Setting, Value
 from semel.config.topic_settings import TOPIC_SETTINGS
 
@@ -29,6 +30,9 @@ def declared(name: str, scope: Scope) -> Setting:
     """The declaration of a setting; raises UnknownSetting."""
     table = _DECLARED[scope]
     setting = table.get(name)
+    if setting is None and scope is Scope.BROKER:
+        of_listener = setting_of_listener(name)
+        setting = None if of_listener is None else table[of_listener]
     if setting is None:
         raise UnknownSetting(name, table)
     return setting
@@ -111,7 +115,7 @@ class BrokerConfig(Mapping[str, Value]):
 
     def text(self, name: _Str) -> _Str | None:
         """The value as DescribeConfigs shows it; None if it is not set."""
-        return BROKER_SETTINGS[name].text(self._values[name])
+        return declared(name, Scope.BROKER).text(self._values[name])
 
     def source(self, name: _Str) -> ConfigSource:
         """Where the value comes from."""
@@ -145,13 +149,18 @@ class BrokerConfig(Mapping[str, Value]):
         changed.layout = self.layout
         return changed
 
+    def of_listener(self, listener: _Str, name: _Str) -> Value:
+        """The value of a setting for one listener: its own if it has one, else that of all."""
+        own = f"{LISTENER_PREFIX}{listener.lower()}.{name}"
+        return self._values.get(own, self._values.get(name))
+
     def log_dir(self) -> _Str:
         """The data directory: log.dirs if set, else log.dir."""
         return self.str("log.dir") if self["log.dirs"] is None else self.list("log.dirs")[0]
 
     def __repr__(self) -> _Str:
         changed = {
-            name: "(hidden)" if BROKER_SETTINGS[name].sensitive else self.text(name)
+            name: "(hidden)" if declared(name, Scope.BROKER).sensitive else self.text(name)
             for name in self
             if self.source(name) is not ConfigSource.DEFAULT
         }

@@ -9,7 +9,9 @@ from semel.config.settings import Form
 
 # Kafka's ids of security protocols.
 PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
-SERVED_PROTOCOLS = ("PLAINTEXT",)
+PLAINTEXT = "PLAINTEXT"
+TLS_PROTOCOLS = ("SSL", "SASL_SSL")
+SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
 ALL_INTERFACES = ("", "0.0.0.0", "::")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _MOST_ID_DIGITS = 9

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping
 from os import PathLike
 from typing import Any
 
-from semel.config.broker_config import BrokerConfig, parse_setting
+from semel.config.broker_config import BrokerConfig, declared, parse_setting
 from semel.config.broker_settings import BROKER_SETTINGS, SAME_THING
 from semel.config.errors import ConfigError, UnknownSetting
+from semel.config.security_settings import JAAS, LISTENER_PREFIX, OF_LISTENERS, SASL_MECHANISMS
 from semel.config.settings import Scope
 
 PREFIX = "SEMEL_"
@@ -69,13 +70,33 @@ def _from_flags(flags: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
 def _from_variables(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
     names = {variable_of(name): name for name in BROKER_SETTINGS}
     for variable, text in environ.items():
-        if variable in names:
-            yield names[variable], text, f"variable {variable}"
+        name = names.get(variable) or _of_listener(variable)
+        if name is not None:
+            yield name, text, f"variable {variable}"
         elif variable.startswith(PREFIX) and not _is_reserved(variable):
             _refuse_slip(variable, names)
             _warn(f"the variable {variable} is no setting of a node, and has no effect")
     if environ.get("SEMEL_PORT", "").isdecimal():
         _warn("the variable SEMEL_PORT is no setting of a node, and has no effect: say --port, or SEMEL_LISTENERS")
+
+
+def _of_listener(variable: str) -> str | None:
+    """SEMEL_LISTENER_NAME_CLIENTS_SSL_KEYSTORE_LOCATION. A mechanism has `-` in its name, and `_` in a variable's."""
+    prefix = variable_of(LISTENER_PREFIX)
+    if not variable.startswith(prefix):
+        return None
+    name = variable.removeprefix(prefix).lower()
+    for setting in OF_LISTENERS:
+        listener = name.removesuffix("_" + setting.replace(".", "_"))
+        if listener == name:
+            continue
+        if setting == JAAS:
+            for mechanism in SASL_MECHANISMS:
+                own = listener.removesuffix("_" + mechanism.replace("-", "_").lower())
+                if own != listener:
+                    return f"{LISTENER_PREFIX}{own}.{mechanism.lower()}.{setting}"
+        return f"{LISTENER_PREFIX}{listener}.{setting}"
+    return None
 
 
 def _warn(text: str) -> None:
@@ -110,7 +131,7 @@ def _from_file(path: str | PathLike[str]) -> Iterator[tuple[str, str, str]]:
     seen = set()
     for name, value in _flattened(document, ""):
         if name in seen:
-            raise ConfigError(name, _toml_text(name, value, origin), "one value, and the file has two", origin=origin)
+            raise ConfigError(name, _shown(name, value), "one value, and the file has two", origin=origin)
         seen.add(name)
         yield name, _toml_text(name, value, origin), origin
 
@@ -130,4 +151,11 @@ def _toml_text(name: str, value: Any, origin: str) -> str:
         return str(value)
     if isinstance(value, list) and all(isinstance(entry, str) and "," not in entry for entry in value):
         return ",".join(value)
-    raise ConfigError(name, str(value), "a text, a number, true or false, or a list of texts", origin=origin)
+    raise ConfigError(name, _shown(name, value), "a text, a number, true or false, or a list of texts", origin=origin)
+
+
+def _shown(name: str, value: Any) -> str:
+    try:
+        return "(hidden)" if declared(name, Scope.BROKER).sensitive else str(value)
+    except UnknownSetting:
+        return str(value)

@@ -13,7 +13,6 @@ from typing import NamedTuple, TypeVar, cast
 from semel.config.errors import ConfigError
 from semel.config.listeners import (
     ALL_INTERFACES,
-    SERVED_PROTOCOLS,
     Listener,
     Voter,
     parse_address,
@@ -73,6 +72,11 @@ class NodeLayout(NamedTuple):
     controller_names: tuple[str, ...]
     voters: tuple[Voter, ...]
     bootstrap_servers: tuple[tuple[str, int], ...]
+    protocols: Mapping[str, str] = {}
+
+    def protocol_of(self, name: str) -> str:
+        """Of a listener of this node, or of another by the same name."""
+        return self.protocols.get(name, _DEFAULT_NAME)
 
     @property
     def shares_with_clients(self) -> bool:
@@ -143,6 +147,7 @@ class _Checks:
             self.controller_names,
             self.voters,
             self.bootstrap_servers,
+            protocols,
         )
 
     def _listener(self, listener: Listener, protocols: Mapping[str, str], told: Listener | None) -> NodeListener:
@@ -248,9 +253,6 @@ class _Checks:
         for name in names:
             if name not in protocols:
                 raise self._refuse(PROTOCOLS, f"an entry for each listener, and {name} has none")
-            if protocols[name] not in SERVED_PROTOCOLS:
-                reason = f"PLAINTEXT for every listener: {name} is {protocols[name]}, which semel does not serve yet"
-                raise self._refuse(PROTOCOLS if self._is_set(PROTOCOLS) else LISTENERS, reason)
         return protocols
 
 

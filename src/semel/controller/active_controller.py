@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from semel.controller.brokers import check_epoch
 from semel.controller.controller import Controller
+from semel.controller.credentials import users_of
 from semel.controller.features import Update
 from semel.controller.image import MetadataImage
 from semel.controller.leaders import elect_leaders
@@ -22,6 +23,11 @@ from semel.wire.spec.alter_partition import AlterPartitionRequest, AlterPartitio
 from semel.wire.spec.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
+)
+from semel.wire.spec.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
 )
 from semel.wire.spec.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
 from semel.wire.spec.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -145,6 +151,20 @@ class ActiveController:
         """For each filter the rules that it has deleted."""
         return await self._answered(
             lambda controller: controller.delete_acls(filters), lambda refusal: [refusal] * len(filters)
+        )
+
+    async def alter_credentials(self, request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
+        def alter(controller: Controller) -> dict[str, Refused | None]:
+            return controller.alter_credentials(request)
+
+        results = await self._answered(alter, lambda refusal: dict.fromkeys(users_of(request), refusal))
+        return AlterUserScramCredentialsResponse(
+            results=[
+                AlterUserScramCredentialsResult(user=user)
+                if refusal is None
+                else AlterUserScramCredentialsResult(user=user, error_code=refusal.code, error_message=refusal.text)
+                for user, refusal in results.items()
+            ]
         )
 
     async def update_features(self, updates: Sequence[Update], *, validate_only: bool) -> Refused | None:

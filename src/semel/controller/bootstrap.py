@@ -6,7 +6,7 @@ is not read again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from semel.controller.image import MetadataImage
 from semel.controller.levels import LEVEL_OF_A_CLUSTER, features_at
@@ -15,13 +15,16 @@ from semel.host.api import Disk
 from semel.log.errors import BrokenLog
 from semel.records.errors import RecordError
 from semel.wire.errors import WireError
-from semel.wire.spec.metadata_records import FeatureLevelRecord
+from semel.wire.spec.metadata_records import FeatureLevelRecord, MetadataRecord, UserScramCredentialRecord
 
 FILE = "bootstrap.checkpoint"
 
 
-def write_bootstrap(disk: Disk, root: str, level: int, now_ms: int) -> None:
+def write_bootstrap(disk: Disk, root: str, level: int, now_ms: int, more: Iterable[MetadataRecord] = ()) -> None:
+    """`more`: what else the log begins with, such as credentials."""
     image = MetadataImage()
+    for record in more:
+        image.replay(record)
     for name, finalized in features_at(level).items():
         image.replay(FeatureLevelRecord(name=name, feature_level=finalized))
     disk.replace_file_now(f"{root}/{FILE}", encode_snapshot(image, 0, now_ms))
@@ -29,11 +32,20 @@ def write_bootstrap(disk: Disk, root: str, level: int, now_ms: int) -> None:
 
 def first_features(disk: Disk, root: str) -> Mapping[str, int]:
     """The features of a new cluster. A directory that somebody else has formatted need not say."""
+    found = {one.name: one.feature_level for one in _records(disk, root) if isinstance(one, FeatureLevelRecord)}
+    return found or features_at(LEVEL_OF_A_CLUSTER)
+
+
+def first_credentials(disk: Disk, root: str) -> list[MetadataRecord]:
+    """The users that can log in to a new cluster."""
+    return [one for one in _records(disk, root) if isinstance(one, UserScramCredentialRecord)]
+
+
+def _records(disk: Disk, root: str) -> list[MetadataRecord]:
     path = f"{root}/{FILE}"
     if not disk.exists(path):
-        return features_at(LEVEL_OF_A_CLUSTER)
+        return []
     try:
-        records = list(decode_snapshot(disk.read_file(path)))
+        return list(decode_snapshot(disk.read_file(path)))
     except (RecordError, WireError) as error:
         raise BrokenLog(f"{path} is damaged: format the directory again") from error
-    return {one.name: one.feature_level for one in records if isinstance(one, FeatureLevelRecord)}

@@ -16,10 +16,11 @@ from semel.config import BrokerConfig
 from semel.controller.acls import create_acls, delete_acls
 from semel.controller.broker_control import BrokerControl, write_in_batches
 from semel.controller.cluster_rules import UNCLEAN, ClusterRules
+from semel.controller.credentials import alter_credentials
 from semel.controller.features import Update, update_features
 from semel.controller.image import ELR_VERSION, METADATA_VERSION, TopicState
 from semel.controller.leaders import elect_leaderless_uncleanly, elect_preferred
-from semel.controller.levels import CONTROLLER_REGISTRATION, SUPPORTED_FEATURES
+from semel.controller.levels import CONTROLLER_REGISTRATION, SCRAM_CREDENTIALS, SUPPORTED_FEATURES
 from semel.controller.metadata_term import MetadataTerm
 from semel.controller.settings import Alteration, alter, elr_safety
 from semel.controller.topics import DEFAULT_COUNT, NewTopic, create_partitions, create_topic
@@ -27,6 +28,7 @@ from semel.host.api import Clock
 from semel.log.errors import Refused
 from semel.security.access_rules import AccessRule
 from semel.wire.errors import ErrorCode
+from semel.wire.spec.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from semel.wire.spec.controller_registration import ControllerRegistrationRequest
 from semel.wire.spec.metadata_records import (
     BrokerEndpoint,
@@ -76,11 +78,11 @@ class Controller:
 
     # -- the beginning
 
-    def activate(self, features: Mapping[str, int], own_epoch: int = -1) -> None:
-        """This node is the controller of a cluster from now on. An empty log begins with these features. `own_epoch`:
-        that of the broker of this process, if it has registered."""
+    def activate(self, features: Mapping[str, int], own_epoch: int = -1, more: Sequence[MetadataRecord] = ()) -> None:
+        """This node is the controller of a cluster from now on. An empty log begins with these features, and with what
+        there is `more`. `own_epoch`: that of the broker of this process, if it has registered."""
         if METADATA_VERSION not in self.metadata.decided.features:
-            records = self._first_records(features)
+            records = [*self._first_records(features), *more]
             if features.get(ELR_VERSION):
                 records += elr_safety(self.metadata.decided, self.config)
             self.metadata.write(records)
@@ -203,6 +205,20 @@ class Controller:
 
     def delete_acls(self, filters: Sequence[AccessRule]) -> list[list[AccessRule] | Refused]:
         records, results = delete_acls(self.metadata.decided, filters)
+        self.write(records)
+        return results
+
+    # -- credentials
+
+    def alter_credentials(self, request: AlterUserScramCredentialsRequest) -> dict[str, Refused | None]:
+        """For each user why nothing was changed, if so."""
+        level = self.metadata.decided.metadata_version
+        if level < SCRAM_CREDENTIALS and not self.config.layout.is_alone:
+            raise Refused(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"credentials are kept from metadata.version {SCRAM_CREDENTIALS} on, and this is {level}",
+            )
+        records, results = alter_credentials(self.metadata.decided, request)
         self.write(records)
         return results
 

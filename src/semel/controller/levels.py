@@ -26,6 +26,7 @@ GROUP_VERSION = "group.version"
 TRANSACTION_VERSION = "transaction.version"
 
 # metadata.version from which on ...
+SCRAM_CREDENTIALS = 11  # ... users have SCRAM credentials (KIP-900)
 WITHOUT_EPOCH_AT_SHRINK = 12  # ... an ISR that shrinks begins no leader epoch
 METADATA_TRANSACTIONS = 13  # ... there are metadata transactions
 CONTROLLER_REGISTRATION = 15  # ... controllers register

@@ -85,7 +85,7 @@ class RealDisk:
         return file
 
     def _open_descriptor(self, path: str, flags: int) -> int:
-        return self._with_descriptor(lambda: os.open(path, flags | os.O_CLOEXEC, 0o644))
+        return self._with_descriptor(lambda: os.open(path, flags | os.O_CLOEXEC, 0o600))
 
     def _with_descriptor(self, call: Callable[[], T]) -> T:
         """A call of the system that takes a descriptor: if there is none, one of a file is given up for it."""
@@ -207,7 +207,7 @@ class RealDisk:
         return sorted(self._with_descriptor(lambda: os.listdir(path)))
 
     def make_dirs(self, path: str) -> None:
-        os.makedirs(path, 0o755, exist_ok=True)
+        os.makedirs(path, 0o700, exist_ok=True)
 
     def rename(self, old: str, new: str) -> None:
         old, new = normal(old), normal(new)

@@ -7,7 +7,7 @@ requests has calls, and with them connections, of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from semel.host.api import Host
 from semel.peer.backoff import Backoff
@@ -18,6 +18,11 @@ from semel.rpc.connection import Disconnected, NoAnswer, VersionNotServed
 from semel.version import VERSION
 from semel.wire.errors import WireError
 from semel.wire.schema import Request, Response
+
+if TYPE_CHECKING:
+    import ssl
+
+    from semel.peer.security.sasl import Mechanism
 
 R = TypeVar("R", bound=Response)
 
@@ -45,6 +50,8 @@ class Calls:
         max_frame_bytes: int,
         connect_s: float = _CONNECT_S,
         reconnect_most_ms: int = _RECONNECT_MOST_MS,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+        login: Callable[[], Mechanism] | None = None,
     ) -> None:
         self._addresses = addresses
         self._connector = Connector(
@@ -53,6 +60,8 @@ class Calls:
             software_version=VERSION,
             timeout_s=connect_s,
             max_frame_bytes=max_frame_bytes,
+            tls=tls,
+            login=login,
         )
         backoff = Backoff(host.random, _RECONNECT_FIRST_MS, reconnect_most_ms)
         self._nodes = Nodes(host.random, self._connector.open, backoff=backoff, idle_s=_IDLE_S)

@@ -20,7 +20,8 @@ R = TypeVar("R", bound=Response)
 
 
 class Connector:
-    """`timeout_s` is for opening a connection, and for each request of a login. Without `tls` nothing is encrypted.
+    """`timeout_s` is for opening a connection, and for each request of a login. Without `tls` nothing is encrypted; a
+    function is asked for it at each connection.
 
     `login` gives a new exchange whenever somebody logs in; without it nobody does.
     """
@@ -33,7 +34,7 @@ class Connector:
         software_version: str,
         timeout_s: float,
         max_frame_bytes: int,
-        tls: ssl.SSLContext | None = None,
+        tls: ssl.SSLContext | Callable[[], ssl.SSLContext] | None = None,
         login: Callable[[], Mechanism] | None = None,
     ) -> None:
         self._host = host
@@ -89,7 +90,8 @@ class Connector:
             return link
         from semel.host.tls_link import TlsLink
 
-        secured = TlsLink(link, self._tls, server_hostname=host)
+        context = self._tls if isinstance(self._tls, ssl.SSLContext) else self._tls()
+        secured = TlsLink(link, context, server_hostname=host)
         try:
             await secured.handshake()  # if it fails it ends the link below, after its last words
         except asyncio.CancelledError:

@@ -168,13 +168,24 @@ class _Slot:
 class ServedConnection(Receiving):
     """A client's connection. Also the Receiver of its Link."""
 
-    def __init__(self, server: Server, link: Link, number: int, listener: str) -> None:
+    def __init__(
+        self,
+        server: Server,
+        link: Link,
+        number: int,
+        listener: str,
+        principal: str = ANONYMOUS,
+        login: Any = None,
+    ) -> None:
+        """With a `login`, nothing but that is served until `logged_in` is called."""
         self.link = link
         self.number = number
         self.listener = listener
-        self.principal = ANONYMOUS
+        self.principal = principal
         self.host = host_of(link.peer)
-        self.is_authenticated = True
+        self.login = login
+        self.is_authenticated = login is None
+        self._login_timer: asyncio.TimerHandle | None = None
         self.was_active = False  # since the last sweep
         self.idle_sweeps = -1  # it came between two sweeps
         self.is_open = True
@@ -205,6 +216,35 @@ class ServedConnection(Receiving):
     @property
     def peer(self) -> str:
         return self.link.peer
+
+    # -- its login
+
+    def begin_login(self, within_s: float) -> None:
+        self._login_timer = asyncio.get_running_loop().call_later(within_s, self._refuse, "it has not logged in")
+
+    def logged_in(self, principal: str, session_ms: int = 0) -> None:
+        """What it asks for is served from now on; after `session_ms`, if that is not 0, nothing but another login."""
+        self.principal = principal
+        self.is_authenticated = True
+        self._stop_login_timer()
+        if session_ms > 0:
+            self._login_timer = asyncio.get_running_loop().call_later(session_ms / 1000, self._end_session)
+
+    def _end_session(self) -> None:
+        self.is_authenticated = False
+        self.lane = None
+        self.short_way = None
+
+    def close_soon(self, after_s: float) -> None:
+        """It may read its last answer until then."""
+        self.is_authenticated = False
+        self._stop_login_timer()
+        self._login_timer = asyncio.get_running_loop().call_later(after_s, self.close)
+
+    def _stop_login_timer(self) -> None:
+        if self._login_timer is not None:
+            self._login_timer.cancel()
+            self._login_timer = None
 
     def is_shared(self, frame: memoryview) -> bool:
         """Whether the request lies where all connections read to: then it is there until the next read of any."""
@@ -626,6 +666,7 @@ class ServedConnection(Receiving):
             return
         self.is_open = False
         self.lane = None
+        self._stop_login_timer()
         self._held = bytearray()
         self._frame = None
         waiter, self._waiter = self._waiter, None

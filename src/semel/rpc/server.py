@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from semel.config.node_layout import ListenerKind, NodeListener
 from semel.host.api import Host, Link, Listener
@@ -20,8 +20,11 @@ from semel.host.complaints import Complaints
 from semel.metrics.node_counts import RequestCounts
 from semel.rpc.budget import MemoryBudget
 from semel.rpc.buffers import SpareBuffers
-from semel.rpc.served import Answer, ServedConnection
+from semel.rpc.served import ANONYMOUS, Answer, ServedConnection
 from semel.rpc.served_kernel import SharedBuffer
+
+if TYPE_CHECKING:
+    import ssl
 
 logger = logging.getLogger("semel.rpc")
 
@@ -36,6 +39,30 @@ _SWEEPS = 10
 _SEARCH_S = 0.1
 # Of the connections that this process may have open, one in so many is kept for other nodes.
 _SHARE_OF_NODES = 8
+
+# A peer has this long for its TLS handshake, and for its login.
+_HANDSHAKE_S = 10.0
+LOGIN_S = 30.0
+
+
+class TlsRules(Protocol):
+    """Of a listener with TLS."""
+
+    def context(self) -> ssl.SSLContext: ...
+
+    def principal_of(self, certificate: dict[str, Any] | None) -> str | None:
+        """Who has proved to own a certificate, or has shown none; None: nobody that may come."""
+
+
+class Guard(Protocol):
+    """How a listener takes its connections."""
+
+    @property
+    def tls(self) -> TlsRules | None: ...
+
+    def new_login(self) -> object | None:
+        """What a connection has to go through before it may ask for anything; None: nothing."""
+
 
 Dispatch: TypeAlias = Callable[[ServedConnection, memoryview], Answer]
 
@@ -87,11 +114,15 @@ class Server:
         self._closed_gates: set[str] = set()  # of listeners by their names
         self._idle = deque[ServedConnection]()  # found by the last search, the one that is to go first at the left
         self._next_search_s = 0.0
+        self._guards: dict[str, Guard] = {}
+        self._shaking: set[asyncio.Task[None]] = set()  # TLS handshakes that are under way
         self._complaints = Complaints(logger)
 
-    async def listen(self, listener: NodeListener) -> None:
+    async def listen(self, listener: NodeListener, guard: Guard | None = None) -> None:
         """Connections are taken from now on, and served once the gate is open."""
         name = listener.name
+        if guard is not None:
+            self._guards[name] = guard
         listening = await self._host.network.listen(listener.host, listener.port, partial(self._accept, name))
         self._listening.append(listening)
         self.listeners[name] = listener.bound_to(listening.port)
@@ -120,18 +151,52 @@ class Server:
         if self._protected and name not in self._protected:
             most -= most // _SHARE_OF_NODES
         address = link.peer.rpartition(":")[0]
-        if len(self.connections) >= limits.connections and name not in self._protected:
+        taken = len(self.connections) + len(self._shaking)
+        if taken >= limits.connections and name not in self._protected:
             self._refuse(link, "max.connections is %d", limits.connections)
         elif self._per_host[address] >= limits.connections_per_host:
             self._refuse(link, "max.connections.per.ip is %d", limits.connections_per_host)
-        elif len(self.connections) >= most and not self._close_an_idle_one(most):
+        elif taken >= most and not self._close_an_idle_one(most):
             self._refuse(link, "this process may have %d open, and none is idle: see ulimit -n", most)
         else:
-            self._accepted += 1
-            connection = ServedConnection(self, link, self._accepted, name)
-            self.connections[connection] = None
             self._per_host[address] += 1
-            link.start(connection)
+            guard = self._guards.get(name)
+            if guard is None or guard.tls is None:
+                self._take(name, link, ANONYMOUS, guard)
+            else:
+                task = asyncio.get_running_loop().create_task(self._shake_hands(name, link, guard, guard.tls))
+                self._shaking.add(task)
+                task.add_done_callback(self._shaking.discard)
+
+    async def _shake_hands(self, name: str, link: Link, guard: Guard, tls: TlsRules) -> None:
+        from semel.host.tls_link import TlsLink  # a node without TLS does without OpenSSL
+
+        secured = TlsLink(link, tls.context(), server_hostname=None, server_side=True)
+        try:
+            async with asyncio.timeout(_HANDSHAKE_S):
+                await secured.handshake()
+            principal = tls.principal_of(secured.peer_certificate())
+            why = "ssl.principal.mapping.rules have no rule for its certificate" if principal is None else ""
+        except (OSError, TimeoutError) as error:
+            principal, why = None, str(error) or f"its handshake took more than {_HANDSHAKE_S:g} s"
+        except BaseException:
+            secured.close()
+            raise
+        if principal is None:
+            self.complain("tls", logging.INFO, "closing the connection of %s to %s: %s", link.peer, name, why)
+            secured.close()
+            self._forget_host(link.peer)
+        else:
+            self._take(name, secured, principal, guard)
+
+    def _take(self, name: str, link: Link, principal: str, guard: Guard | None) -> None:
+        self._accepted += 1
+        login = None if guard is None else guard.new_login()
+        connection = ServedConnection(self, link, self._accepted, name, principal, login)
+        self.connections[connection] = None
+        if login is not None:
+            connection.begin_login(LOGIN_S)
+        link.start(connection)
 
     @property
     def newest_connection(self) -> int:
@@ -181,10 +246,13 @@ class Server:
     def forget(self, connection: ServedConnection) -> None:
         if connection in self.connections:
             del self.connections[connection]
-            address = connection.peer.rpartition(":")[0]
-            self._per_host[address] -= 1
-            if not self._per_host[address]:
-                del self._per_host[address]
+            self._forget_host(connection.peer)
+
+    def _forget_host(self, peer: str) -> None:
+        address = peer.rpartition(":")[0]
+        self._per_host[address] -= 1
+        if not self._per_host[address]:
+            del self._per_host[address]
 
     def _schedule_sweep(self, number: int = 1) -> None:
         idle_s = self.limits.idle_ms / 1000
@@ -234,6 +302,8 @@ class Server:
             self._look.cancel()
         for _, link in self._early:
             link.close()
+        for task in self._shaking:
+            task.cancel()
         for connection in list(self.connections):
             connection.close()
 

@@ -18,6 +18,7 @@ from semel.wire.errors import ErrorCode
 from semel.wire.schema import Request
 from semel.wire.spec.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from semel.wire.spec.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from semel.wire.spec.alter_user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
 from semel.wire.spec.api_versions import ApiVersionsRequest
 from semel.wire.spec.create_acls import AclCreation, CreateAclsRequest
 from semel.wire.spec.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -39,6 +40,7 @@ from semel.wire.spec.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsRequestTopic,
 )
+from semel.wire.spec.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from semel.wire.spec.elect_leaders import ElectLeadersRequest
 from semel.wire.spec.incremental_alter_configs import (
     ConfigAlteration,
@@ -55,6 +57,8 @@ from semel.wire.spec.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from semel.wire.spec.sasl_authenticate import SaslAuthenticateRequest
+from semel.wire.spec.sasl_handshake import SaslHandshakeRequest
 from semel.wire.spec.unregister_broker import UnregisterBrokerRequest
 from semel.wire.spec.update_features import FeatureUpdate, UpdateFeaturesRequest
 
@@ -117,6 +121,46 @@ def codes(response: Any) -> list[int]:
 
 
 TABLE: dict[str, Row] = {
+    "SaslHandshake": Row(
+        SaslHandshakeRequest(mechanism="PLAIN"),
+        1,
+        [],
+        [],
+        lambda response: response.error_code,
+        ErrorCode.ILLEGAL_SASL_STATE,
+        ErrorCode.ILLEGAL_SASL_STATE,
+    ),
+    "SaslAuthenticate": Row(
+        SaslAuthenticateRequest(auth_bytes=b"\0a\0b"),
+        2,
+        [],
+        [],
+        lambda response: response.error_code,
+        ErrorCode.ILLEGAL_SASL_STATE,
+        ErrorCode.ILLEGAL_SASL_STATE,
+    ),
+    "DescribeUserScramCredentials": Row(
+        DescribeUserScramCredentialsRequest(users=None),
+        0,
+        [on_cluster(Operation.DESCRIBE)],
+        [on_cluster(Operation.DESCRIBE)],
+        lambda response: response.error_code,
+        DENIED_CLUSTER,
+    ),
+    "AlterUserScramCredentials": Row(
+        AlterUserScramCredentialsRequest(
+            upsertions=[
+                ScramCredentialUpsertion(
+                    name="a", mechanism=1, iterations=4096, salt=b"salt", salted_password=bytes(32)
+                )
+            ]
+        ),
+        0,
+        [on_cluster(Operation.ALTER)],
+        [on_cluster(Operation.ALTER)],
+        lambda response: response.results[0].error_code,
+        DENIED_CLUSTER,
+    ),
     "Produce": Row(
         produce_request("t", batch_of(b"new")),
         12,

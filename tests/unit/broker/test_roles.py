@@ -33,6 +33,8 @@ class Connection:
     """As much of one as handlers see."""
 
     principal = "User:ANONYMOUS"
+    host = "127.0.0.1"
+    is_authenticated = True
     peer = "127.0.0.1:5"
     number = 1
 

@@ -23,6 +23,7 @@ class Connection:
     listener = "PLAINTEXT"
     principal = "User:ANONYMOUS"
     host = "127.0.0.1"
+    is_authenticated = True
 
 
 @simulated()

@@ -20,7 +20,7 @@ from semel.config.topic_settings import TOPIC_SETTINGS
 
 NO_EFFECT = "Accepted and without effect"
 ROOT = Path(semel.__file__).parent
-ROOMS = ("broker", "config", "controller", "coordinator", "log", "replication", "rpc", "cli/serving.py")
+ROOMS = ("broker", "config", "controller", "coordinator", "log", "replication", "rpc", "security", "cli/serving.py")
 GETTERS = {"int", "bool", "str", "list", "double", "text"}
 
 

@@ -171,16 +171,6 @@ WRONG = {
         MAP,
         "CONTROLLER has none",
     ),
-    "a protocol that is not served": (
-        {"listeners": "PLAINTEXT://a:1,B://b:2", MAP: "PLAINTEXT:PLAINTEXT,B:SASL_SSL"},
-        MAP,
-        "B is SASL_SSL, which semel does not serve yet",
-    ),
-    "a protocol that is not served, by its own name": (
-        listening("PLAINTEXT://a:1,SSL://b:2"),
-        "listeners",
-        "SSL is SSL, which semel does not serve yet",
-    ),
     "heartbeats that come after the session": (
         {"broker.heartbeat.interval.ms": "9001"},
         "broker.heartbeat.interval.ms",

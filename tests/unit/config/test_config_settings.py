@@ -35,6 +35,7 @@ SAMPLE_ENTRIES = {
     "controller.quorum.bootstrap.servers": ["node-1.example:9093", "[::1]:9093"],
     "controller.quorum.voters": ["1@node-1.example:9093", "2@[::1]:9093"],
     "metrics.listener": ["127.0.0.1:9644", ":0", "[::1]:9644"],
+    "ssl.principal.mapping.rules": ["DEFAULT", "RULE:^CN=(.*),O=.*$/$1/L,DEFAULT"],
     "super.users": ["User:admin", "User:admin;User:CN=broker 1,O=Company"],
     "leader.replication.throttled.replicas": ["*", "0:1", "17:3"],
     "follower.replication.throttled.replicas": ["*", "0:1", "17:3"],
@@ -133,6 +134,11 @@ def test_broker_defaults_are_kafkas_except_where_the_declaration_says_so():
         "controller.listener.names",
         "process.roles",
         "queued.max.request.bytes",
+        "sasl.enabled.mechanisms",
+        "sasl.mechanism.controller.protocol",
+        "sasl.mechanism.inter.broker.protocol",
+        "ssl.keystore.type",
+        "ssl.truststore.type",
         *OURS_ALONE,
     }
     for name in differing:

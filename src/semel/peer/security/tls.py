@@ -91,6 +91,50 @@ def tls_context(
     return context
 
 
+CLIENT_CERTIFICATES = ("none", "requested", "required")
+
+
+def server_tls_context(
+    *,
+    client_certificates: str = "none",
+    ssl_keystore_location: str | None = None,
+    ssl_keystore_type: str | None = None,
+    ssl_keystore_certificate_chain: str | None = None,
+    ssl_keystore_key: str | None = None,
+    ssl_key_password: str | None = None,
+    ssl_truststore_location: str | None = None,
+    ssl_truststore_type: str | None = None,
+    ssl_truststore_certificates: str | None = None,
+) -> ssl.SSLContext:
+    """A context for the side that is called. Without authorities of its own it trusts no client's certificate."""
+    import ssl
+
+    _check_store("ssl_truststore_location", ssl_truststore_location, "ssl_truststore_type", ssl_truststore_type)
+    _check_store("ssl_keystore_location", ssl_keystore_location, "ssl_keystore_type", ssl_keystore_type)
+    chain = _only_one(
+        _Source("ssl_keystore_location", ssl_keystore_location, None),
+        _Source("ssl_keystore_certificate_chain", None, ssl_keystore_certificate_chain),
+    )
+    if chain is None:
+        raise BadSetting("ssl_keystore_location: a listener with TLS needs a certificate and its key, in PEM form")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
+    key = None if ssl_keystore_key is None else _Source("ssl_keystore_key", None, ssl_keystore_key)
+    _load_chain(context, chain, key, ssl_key_password)
+    authorities = _only_one(
+        _Source("ssl_truststore_location", ssl_truststore_location, None),
+        _Source("ssl_truststore_certificates", None, ssl_truststore_certificates),
+    )
+    if client_certificates != "none":
+        if authorities is None:
+            raise BadSetting("ssl_truststore_location: to check certificates of clients takes authorities, in PEM form")
+        context.verify_mode = ssl.CERT_REQUIRED if client_certificates == "required" else ssl.CERT_OPTIONAL
+    if authorities is not None:
+        _trust(context, authorities)
+    return context
+
+
 def _only_one(*sources: _Source) -> _Source | None:
     given = [source for source in sources if source.path is not None or source.text is not None]
     if len(given) > 1:

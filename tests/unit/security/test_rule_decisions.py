@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from semel.security.access_rules import AccessRule, AccessRules, matches_filter
@@ -185,6 +185,7 @@ def naive(rules: list[AccessRule], principal: str, host: str, operation: Operati
     return default and not covering
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.lists(RULES, max_size=8), st.lists(st.integers(0, 7)), st.booleans())
 def test_it_decides_as_the_rules_read(rules: list[AccessRule], removed: list[int], default: bool) -> None:
     held = AccessRules(allows_without_rule=default, rules=rules)
