@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from semel.client.admin.values import NewTopic as NewTopic
     from semel.client.consumer.batches import Batch as Batch
     from semel.client.consumer.consumer import Consumer as Consumer
+    from semel.client.consumer.membership.assignors import Assignor as Assignor
+    from semel.client.consumer.membership.protocol import Assignment as Assignment
+    from semel.client.consumer.membership.protocol import Subscription as Subscription
     from semel.client.metadata import TopicPartition as TopicPartition
     from semel.client.producer.producer import Producer as Producer
     from semel.client.transform import Transform as Transform
@@ -37,6 +40,9 @@ _HOMES = {
     "Producer": "semel.client.producer.producer",
     "Consumer": "semel.client.consumer.consumer",
     "Admin": "semel.client.admin.admin",
+    "Assignor": "semel.client.consumer.membership.assignors",
+    "Assignment": "semel.client.consumer.membership.protocol",
+    "Subscription": "semel.client.consumer.membership.protocol",
     "NewTopic": "semel.client.admin.values",
     "TopicPartition": "semel.client.metadata",
     "GroupIdentity": "semel.client.values",

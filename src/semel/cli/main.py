@@ -36,6 +36,7 @@ COMMANDS = {
     "pipeline": "run a data pipeline on Spark, each record exactly once",
     "log": "look into log files",
     "check": "attack a cluster and judge what it did",
+    "experiment": "try out what the guarantees rest on, while you watch",
     "sim": "run the simulated world, repeatable by seed",
     "context": "name clusters, and choose the one to speak to",
     "completion": "make the shell complete commands and options",

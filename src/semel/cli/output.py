@@ -63,6 +63,11 @@ class Output:
         is_json = bool(getattr(options, "json", False))
         return cls(sys.stdout, sys.stderr, is_json=is_json, has_colours=not is_json and wants_colours(sys.stdout))
 
+    @property
+    def columns(self) -> int:
+        """How wide the terminal is; 80 where there is none."""
+        return _columns_of(self.stream)
+
     # -- for people
 
     def line(self, text: str = "") -> None:

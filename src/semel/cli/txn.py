@@ -43,6 +43,16 @@ _WHY_STUCK = """examples:
   semel txn why-stuck payments/0
   semel txn why-stuck payments --json
 """
+_TRACE = """A proxy stands between a client and the cluster. It shows each request of a transaction, and the records
+that the cluster has written because of it, in its internal topics too. Without --listen the client is a producer of
+this command: it writes to two partitions, commits a group's offset with them, and removes its topics again.
+
+examples:
+  semel txn trace --local
+  semel txn trace --local --generation 1 --abort
+  semel txn trace --bootstrap kafka:9092
+  semel txn trace --listen 9192          # and start a program with bootstrap_servers=localhost:9192
+"""
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -103,7 +113,26 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     stuck.add_argument("places", nargs="+", type=place, metavar="TOPIC/PARTITION", help="or TOPIC, for all of its")
     stuck.set_defaults(run=_why_stuck)
 
-    for action in (listing, describe, abort, commit, stuck):
+    trace = actions.add_parser(
+        "trace",
+        help="show a transaction request by request, and what each one writes",
+        description="Show a transaction request by request, and what each one writes.",
+        epilog=_TRACE,
+    )
+    trace.add_argument("--local", action="store_true", help="on a node of its own, which is removed afterwards")
+    trace.add_argument(
+        "--generation",
+        type=int,
+        choices=(1, 2),
+        default=2,
+        help="1: partitions are added before the first write; 2: the first write adds them, and each end raises the "
+        "epoch (default 2, where the cluster has it)",
+    )
+    trace.add_argument("--abort", action="store_true", help="abort the transaction instead of committing it")
+    trace.add_argument("--listen", type=int, metavar="PORT", help="trace the clients that connect to this port")
+    trace.set_defaults(run=_trace)
+
+    for action in (listing, describe, abort, commit, stuck, trace):
         add_output_arguments(action)
         add_connection_arguments(action)
 
@@ -124,6 +153,12 @@ def _why_stuck(options: argparse.Namespace) -> int:
     from semel.cli.txn_why_stuck import why_stuck
 
     return run(why_stuck(options, Output.of(options), now_ms=round(time.time() * 1000)))
+
+
+def _trace(options: argparse.Namespace) -> int:
+    from semel.cli.txn_trace import trace
+
+    return run(trace(options, Output.of(options)))
 
 
 # -- list
