@@ -2,7 +2,7 @@
 
     python examples/weighted_assignor.py localhost:9092 orders 2
 
-Start it several times, with other weights. Every member runs the same program, so that whoever leads the group can assign.
+Start it several times, with other weights. All members run this program, so that whoever leads the group can assign.
 """
 
 import asyncio

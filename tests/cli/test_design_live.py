@@ -20,7 +20,7 @@ Steps = list[dict[str, Any]]
 
 
 def trace(semel: Semel, *options: str) -> Steps:
-    return [step for step in semel("txn", "trace", "--json", *options).documents]
+    return list(semel("txn", "trace", "--json", *options).documents)
 
 
 def asked(steps: Steps) -> list[str]:
@@ -82,8 +82,8 @@ def test_a_trace_leaves_no_topic_and_no_group_behind(semel: Semel) -> None:
 def test_a_trace_reads_well(semel: Semel) -> None:
     text = semel("txn", "trace").out
     assert "who coordinates transactional id trace-" in text
-    assert "    after the answer\n" in text
-    assert "offset 0: Empty, producer" in text or ": Empty, producer" in text
+    assert "\n    after the answer\n" in text
+    assert ": Empty, producer" in text
 
 
 async def test_another_program_is_traced_and_its_plain_records_are_not(address: str, topic: str) -> None:
@@ -98,9 +98,12 @@ async def test_another_program_is_traced_and_its_plain_records_are_not(address: 
             behind = f"{HOST}:{await proxy.port_for(node, int(port))}"
             async with client.Producer(bootstrap_servers=behind) as plain:
                 await plain.send_and_wait(topic, b"not in a transaction")
-            async with client.Producer(bootstrap_servers=behind, transactional_id=f"id-{topic}") as producer:
-                async with producer.transaction():
-                    await producer.send(topic, b"in a transaction")
+            name = f"id-{topic}"
+            async with (
+                client.Producer(bootstrap_servers=behind, transactional_id=name) as producer,
+                producer.transaction(),
+            ):
+                await producer.send(topic, b"in a transaction")
             await trace.ended()
     finally:
         await cluster.close()
