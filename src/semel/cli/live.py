@@ -7,7 +7,6 @@ pipe they follow each other, with --json one document in each line.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import io
 import re
 import shutil
@@ -44,6 +43,8 @@ def _seconds(text: str) -> float:
 
 async def draw_again(options: argparse.Namespace, output: Output, draw: Draw) -> int:
     """Returns after --count pictures; Ctrl-C ends it, too, and is no failure."""
+    import asyncio  # not for who asks for help
+
     screen = _Screen(output)
     drawn = 0
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from semel.client.admin.admin import Admin
@@ -17,6 +18,7 @@ from semel.client.consumer.membership.assignors import (
     Subscriptions,
 )
 from semel.client.consumer.membership.protocol import Subscription
+from semel.client.errors import UnknownGroup
 from semel.client.metadata import TopicPartition
 
 _SETTLED_S = 60.0
@@ -88,9 +90,10 @@ async def chosen_by_vote(admin: Admin, settings: Mapping[str, Any], topic: str, 
             polls.append(asyncio.get_running_loop().create_task(_poll(consumer)))
         async with asyncio.timeout(_SETTLED_S):
             while True:
-                described = (await admin.describe_groups(group))[group]
-                if described.state == "Stable" and len(described.members) == len(consumers):
-                    return described.assignor
+                with suppress(UnknownGroup):  # the first member has not joined yet
+                    described = (await admin.describe_groups(group))[group]
+                    if described.state == "Stable" and len(described.members) == len(consumers):
+                        return described.assignor
                 await asyncio.sleep(_LOOK_S)
     finally:
         for poll in polls:

@@ -188,7 +188,8 @@ def completed(*words: str, directory: Path) -> list[str]:
 def test_bash_completes_commands_options_values_and_files(tmp_path: Path) -> None:
     (tmp_path / "payments.txt").touch()
 
-    assert completed("semel", "to", directory=tmp_path) == ["topic"]
+    assert completed("semel", "to", directory=tmp_path) == ["topic", "top"]
+    assert completed("semel", "topi", directory=tmp_path) == ["topic"]
     actions = ["create", "list", "describe", "alter", "replicas", "trim", "delete"]
     assert completed("semel", "topic", "", directory=tmp_path) == actions
     assert completed("semel", "topic", "create", "--rep", directory=tmp_path) == ["--replication"]
