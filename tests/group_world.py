@@ -153,6 +153,8 @@ class World:
     def __init__(self, loop: SimLoop, settings: Mapping[str, str]) -> None:
         self.clock = SimClock(loop)
         self.image = Image()
+        # For which offsets are committed in tests that say nothing of topics: it has no partitions to be assigned.
+        self.image.topics["t"] = Topic(b"t" * 16, 0)
         self.config = BrokerConfig(
             {"group.initial.rebalance.delay.ms": str(DELAY_MS), "offsets.topic.num.partitions": "2", **settings}
         )

@@ -128,9 +128,28 @@ class GroupCoordinator:
 
     def begin(self, shard: Shard[GroupState]) -> Steps:
         index = shard.partition.index
+        side = self._sides[index]
         with _logged("offsets of deleted topics stay"):
-            self._sides[index].topics_deleted(self._deleted.pop(shard.partition, ()))
-        return iter(())
+            side.topics_deleted(self._deleted.pop(shard.partition, ()))
+        return self._forget_gone_topics(side)
+
+    def _forget_gone_topics(self, side: GroupShard) -> Steps:
+        """An earlier coordinator was told of a deletion, and lost its term before that was committed. Every topic that
+        it took a commit for is in the image here, which is newer, unless it is deleted."""
+        gone: set[str] = set()
+        state = side.shard.state
+        group_ids = dict.fromkeys(
+            group_id for groups in (state.offsets, *state.pending.values()) for group_id in groups
+        )
+        for number, group_id in enumerate(group_ids):
+            topics = self._image().topics
+            gone.update(topic for topic in side.offsets.topics_of(group_id) if topic not in topics)
+            if number % _GROUPS_AT_ONCE == 0:
+                yield None
+                if not side.shard.is_current:
+                    return
+        with _logged("offsets of deleted topics stay"):
+            side.topics_deleted({topic for topic in gone if topic not in self._image().topics})
 
     def let_go(self, shard: Shard[GroupState]) -> Steps:
         return self._sides.pop(shard.partition.index).unload()

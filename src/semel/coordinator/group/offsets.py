@@ -216,6 +216,14 @@ class GroupOffsets:
             places |= dict.fromkeys(groups.get(group_id, ()))
         return [offset_entry(group_id, *place, None) for place in places]
 
+    def topics_of(self, group_id: str) -> set[str]:
+        """Of which anything is committed for a group, pending or not."""
+        state = self._shard.state
+        places = set(state.offsets.get(group_id, ()))
+        for groups in state.pending.values():
+            places.update(groups.get(group_id, ()))
+        return {topic for topic, _ in places}
+
     def topics_deleted(self, topics: Collection[str]) -> None:
         """A topic that is created anew under an old name must not begin where the old one was left."""
         if not topics:

@@ -25,6 +25,7 @@ async def fill(world: World) -> None:
 
 @in_world()
 async def test_while_a_large_log_is_read_everyone_is_asked_to_come_back(world: World) -> None:
+    world.create_topic("u", 1)
     await fill(world)
     await world.commit(7, topic="u")
     await world.restart()
@@ -58,6 +59,25 @@ async def test_a_topic_that_is_deleted_while_the_log_is_read_takes_its_offsets_a
     for _ in range(100):
         await asyncio.sleep(0)
     assert await world.fetched("u") == 1
+
+
+@in_world()
+async def test_a_deletion_that_an_earlier_coordinator_did_not_carry_out_is_made_up(world: World) -> None:
+    """It was told of it, and lost its term before that was committed: nothing in the log says so."""
+    world.create_topic("u", 1)
+    await fill(world)
+    await world.commit(7, topic="u")
+    del world.image.names[world.image.topics.pop("u").topic_id]
+    await world.restart()
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert await world.fetched("u") is None
+    assert await world.fetched("t") == 11
+    world.create_topic("u", 1)
+    await world.restart()
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert await world.fetched("u") is None, "it is written down"
 
 
 @in_world()
