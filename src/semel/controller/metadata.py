@@ -281,10 +281,13 @@ class Metadata:
                 self._disk.remove(path)
             return
         self._log.snapshot = snapshot
-        log.roll()
-        if log.needs_settling:
-            await log.settle()
-        await log.retire_segments(log.removable_before(snapshot.end_offset))
+        async with log.cutting():  # alone: upkeep lists the same files
+            if self._log.snapshot != snapshot:
+                return  # the log was begun again meanwhile, behind another one
+            log.roll()
+            if log.needs_settling:
+                await log.settle()
+            await log.retire_segments(log.removable_before(snapshot.end_offset))
         if old != NO_SNAPSHOT and self._disk.exists(f"{log.directory}/{old.name}"):
             self._disk.remove(f"{log.directory}/{old.name}")
         logger.info("metadata snapshot at offset %d", snapshot.end_offset)
