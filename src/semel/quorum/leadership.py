@@ -100,13 +100,12 @@ class Leadership:
         return True
 
     def answered(self, node_id: int) -> None:
-        if node_id == self.leader_id:
-            self._silent = False
+        """Whoever it was: if that knows of no newer leader, the one that is known is asked next."""
+        self._silent = False
 
     def did_not_answer(self, node_id: int) -> None:
-        """The next one that is asked is any controller: there may be a new leader."""
-        if node_id == self.leader_id:
-            self._silent = not self._silent
+        """A leader that is silent is asked in turn with the others, one of which may know of a new one."""
+        self._silent = node_id == self.leader_id
 
     def to_ask(self) -> int:
         """Whom to ask for the log: the leader, if it is known and answers, else any other controller; `NO_LEADER` if

@@ -41,6 +41,9 @@ class ReplicatedLog:
         if log.end_offset < snapshot.end_offset or log.start_offset > snapshot.end_offset:
             # Its last part was not durable when power was lost, or the snapshot that it went on from is gone.
             await self.restart_at(snapshot)
+        else:
+            # What a loss of power has brought back of what was removed: some of it, with gaps between.
+            await log.retire_segments(log.removable_before(snapshot.end_offset))
 
     @property
     def end_offset(self) -> Offset:
