@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 SPARK_TESTS ?= tests/spark tests/docs
 KILLS ?= 45
+COUNT ?= 200
+NODES ?= 3
 # Most tests wait more than they work: more of them than there are cores.
 JOBS ?= 4
 BIN := $(VENV)/bin
@@ -12,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Compiled once and kept, whatever the environment says: hundreds of processes are started from here.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test spark connect chaos faults cluster mutants lint format conformance bench pairs docs dist clean
+.PHONY: help demo test spark connect chaos faults cluster mutants lint format conformance bench pairs docs dist clean controllers
 
 help: ## What there is to make
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -39,6 +41,9 @@ faults: $(VENV)/.ready ## Kills, pauses and cuts on three brokers, with our clie
 
 cluster: $(VENV)/.ready ## A pipeline on a Spark cluster and three Kafka nodes, with kills (Java, Maven; ten minutes)
 	@PYTHONPATH=tests $(BIN)/python tests/spark/cluster_run.py $(ARGS)
+
+controllers: $(VENV)/.ready ## Kill and pause controllers of real nodes while they work (COUNT=200 NODES=3; an hour)
+	@$(BIN)/python tests/crash/controller_attack.py --faults $(COUNT) --nodes $(NODES) $(ARGS)
 
 mutants: $(VENV)/.ready ## Change the code that carries exactly-once in small ways: does a test notice?
 	@$(BIN)/pip install --quiet cosmic-ray coverage
