@@ -136,7 +136,7 @@ class ContainedBroker(RealBroker):
             SEMEL_METRICS_LISTENER=f":{self.metrics_port}",
         )
         settings = [f"{name}={value}" for name, value in variables.items() if name.startswith("SEMEL_")]
-        return ["env", *settings, self.python, "-m", "semel.cli.main", "serve"]
+        return ["env", *settings, self.python, "-m", "semel.cli.main", "serve", "--insecure"]
 
 
 @pytest.fixture
