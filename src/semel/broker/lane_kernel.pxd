@@ -48,6 +48,8 @@ cdef class PendingProduce(PendingAppend):
     cdef object answer
     cdef public bint is_made
     cdef public object batch
+    cdef long long began_ns
+    cpdef object answered(self, long long now_ns)
     cdef object make(self, ProduceLane lane)
     cdef object fall_back(self)
 

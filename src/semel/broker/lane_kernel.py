@@ -203,14 +203,11 @@ class PendingProduce(PendingAppend):
     answer: bytes | None
     is_made: bool
     batch: ReplyBatch | None  # of those that came in one read with it; None: it came alone
+    began_ns: int
 
-    @property
-    def requests(self) -> int:
-        return 1 if self.is_written else 0  # else the ordinary path has answered it
-
-    @property
-    def began_ns(self) -> int:
-        return self.round.began_ns
+    def answered(self, now_ns: cython.longlong) -> None:
+        if self.is_written:  # else the ordinary path has answered it, and counted it
+            self.round.times.observe(now_ns - self.began_ns)
 
     def made(self) -> bytes | None:
         """The answer. None: the connection has been answered otherwise, or will be."""
@@ -379,6 +376,7 @@ class ProduceLane:
         one.frame_end = frame_end
         one.answer = one.error = one.batch = one.commit = None
         one.is_made = False
+        one.began_ns = self.round.began_ns
         self.round.waiting.append(one)
         return one
 

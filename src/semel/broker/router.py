@@ -82,13 +82,17 @@ class Committing:
 class _LateRefusal:
     """What is sent instead of an answer whose records were not committed."""
 
-    __slots__ = ("_committing", "_correlation_id", "_counts", "_version")
+    __slots__ = ("_began_ns", "_committing", "_correlation_id", "_counts", "_version")
 
     def __init__(self, committing: Committing, correlation_id: int, version: int, counts: RequestCounts) -> None:
         self._counts = counts
+        self._began_ns = counts.now_ns()
         self._committing = committing
         self._correlation_id = correlation_id
         self._version = version
+
+    def answered(self, now_ns: int) -> None:
+        self._counts.answered(_PRODUCE, now_ns - self._began_ns)
 
     def after_failure(self) -> bytes:
         response = self._committing.after_failure()

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from semel.host.api import FileRange, Link, Part
 from semel.rpc.budget import Owner, Waiter
 from semel.rpc.buffers import LARGEST_KEPT_BYTES, size_of
-from semel.rpc.served_kernel import AfterFailure, CountedReply, Receiving
+from semel.rpc.served_kernel import CountedReply, Receiving
 
 if TYPE_CHECKING:
     from semel.rpc.server import Server
@@ -43,7 +43,6 @@ _MOST_OUTSTANDING = 64
 _MOST_PER_TURN = 16
 
 _API_KEY_AT = 1  # the lower byte of it, in a frame: there is no key that needs both
-_PRODUCE = 0
 
 # Why a connection is not read from at the moment.
 _ANSWER, _OUTPUT, _MEMORY, _TURN = 1, 2, 4, 8
@@ -62,9 +61,9 @@ class DeferredReply:
     """An answer that is not there yet. `may_go_on`: the next request of this connection may be served meanwhile.
     `holds_request`: the bytes of the request are still needed."""
 
-    __slots__ = ("api_key", "began_ns", "future", "holds_request", "may_go_on", "requests")
+    __slots__ = ("api_key", "began_ns", "future", "holds_request", "is_counted", "may_go_on")
     future: asyncio.Future[Parts | None] | asyncio.Future[None]
-    # Set where `requests` are counted.
+    # Set where it is the answer to one request, which is counted when it is there.
     api_key: int
     began_ns: int
 
@@ -74,7 +73,7 @@ class DeferredReply:
         self.future = asyncio.ensure_future(answer)
         self.may_go_on = may_go_on
         self.holds_request = holds_request
-        self.requests = 0  # that it answers, as they are counted
+        self.is_counted = False
 
 
 class HeldReply(DeferredReply):
@@ -83,11 +82,11 @@ class HeldReply(DeferredReply):
 
     __slots__ = ("parts", "taken")
 
-    def __init__(self, parts: Parts, leave: asyncio.Future[Any], taken: AfterFailure | None = None) -> None:
+    def __init__(self, parts: Parts, leave: asyncio.Future[Any], taken: CountedReply | None = None) -> None:
         self.future = leave
         self.may_go_on = True
         self.holds_request = False
-        self.requests = 0
+        self.is_counted = False
         self.parts = parts
         self.taken = taken
 
@@ -146,7 +145,7 @@ class _Slot:
         parts: Parts | None,
         future: asyncio.Future[Parts | None] | asyncio.Future[None] | None,
         blocks: bool,
-        taken: AfterFailure | None = None,
+        taken: CountedReply | None = None,
         later: DeferredReply | None = None,
     ) -> None:
         self.later = later
@@ -468,15 +467,11 @@ class ServedConnection(Receiving):
             self._count(taken)
             self._take([answer], 0)
             return
-        ready = HeldReply([answer], all_of(commits), taken)
-        if taken is not None:
-            ready.api_key, ready.began_ns, ready.requests = _PRODUCE, taken.began_ns, taken.requests
-        self._take(ready, 0)
+        self._take(HeldReply([answer], all_of(commits), taken), 0)
 
     def _count(self, taken: CountedReply | None) -> None:
         if taken is not None:
-            counts = self._server.requests
-            counts.answered(_PRODUCE, counts.now_ns() - taken.began_ns, taken.requests)
+            taken.answered(self._server.requests.now_ns())
 
     def _serve(self, frame: memoryview, budget_bytes: int) -> bool:
         """Whether the bytes of the request are still needed when this returns."""
@@ -490,7 +485,7 @@ class ServedConnection(Receiving):
             if answer is None:
                 answer = self._dispatch(self, frame)
             if isinstance(answer, DeferredReply):
-                answer.api_key, answer.began_ns, answer.requests = frame[_API_KEY_AT], began_ns, 1
+                answer.api_key, answer.began_ns, answer.is_counted = frame[_API_KEY_AT], began_ns, True
             else:
                 counts.answered(frame[_API_KEY_AT], counts.now_ns() - began_ns)
             return answer
@@ -555,7 +550,7 @@ class ServedConnection(Receiving):
             return
         self._deliver(slot, future.result() if slot.parts is None else slot.parts)
 
-    def _deliver_otherwise(self, slot: _Slot, taken: AfterFailure) -> None:
+    def _deliver_otherwise(self, slot: _Slot, taken: CountedReply) -> None:
         try:
             answer = taken.after_failure()
         except Exception as error:
@@ -577,9 +572,10 @@ class ServedConnection(Receiving):
             first = self._outstanding.popleft()
             first.future = None
             leaving += first.parts or ()
-            later = first.later
-            if later is not None and later.requests:
-                counts.answered(later.api_key, now_ns - later.began_ns, later.requests)
+            if first.taken is not None:
+                first.taken.answered(now_ns)
+            elif first.later is not None and first.later.is_counted:
+                counts.answered(first.later.api_key, now_ns - first.later.began_ns)
         if leaving:
             self._send(leaving)
         last = self._outstanding[-1] if self._outstanding else None

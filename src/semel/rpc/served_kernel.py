@@ -28,13 +28,10 @@ class AfterFailure(Protocol):
 
 
 class CountedReply(AfterFailure, Protocol):
-    """The answer to so many produce requests, whose bytes were looked at then."""
+    """The answer to requests that are counted when it is there."""
 
-    @property
-    def requests(self) -> int: ...
-
-    @property
-    def began_ns(self) -> int: ...
+    def answered(self, now_ns: int) -> None:
+        """Called once."""
 
 
 class Taken(CountedReply, Protocol):
@@ -150,13 +147,9 @@ class ReplyBatch:
                 )
         return self.answer
 
-    @property
-    def requests(self) -> int:
-        return len(self.answers)
-
-    @property
-    def began_ns(self) -> int:
-        return self.answers[0].began_ns
+    def answered(self, now_ns: cython.longlong) -> None:
+        for one in self.answers:
+            one.answered(now_ns)
 
     def after_failure(self) -> bytes:
         return b"".join([one.after_failure() for one in self.answers])
