@@ -5,8 +5,8 @@ which says more than time on a machine with few cores. What counts is the ratio 
 over all pairs with a 95 % interval.
 
 Made for a machine that does other work, too: a turn takes a quarter of a second, a pair has several turns of each in
-the order 1 2 2 1, clients and topics are there before the first of them, and the pairs that differ most, as many above
-as below, do not count in the mean.
+the order 1 2 2 1, clients are there before the first of them, both processes are new after every two pairs, and the
+pairs that differ most, as many above as below, do not count in the mean.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ import sys
 import tempfile
 import time
 import venv
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import load_generator
+import memory
 from broker import LOADS
 from brokers import SEMEL_SETTINGS, Node
 from cases import Progress
-from fresh_topic import fresh_topic
 from load_generator import Fetch
 from transactor import Transactor
 
@@ -40,9 +40,9 @@ from real_broker import RealBroker
 
 ROOT = Path(__file__).parents[1]
 _PARTITIONS = 4
-_FILLING_S = 3.0
-_NEEDED_BYTES = 1 << 30
-_PAIRS_OF_A_TOPIC = 5
+_FILLING_S = 1.0
+_NEEDED_BYTES = 256 << 20
+_PAIRS_OF_A_PROCESS = 2
 # Of the pairs, so many do not count at either end.
 _TRIMMED = 0.1
 _RESAMPLES = 10_000
@@ -91,13 +91,10 @@ def main() -> int:
     python = _python_of(options.before)
     print("| CPU of the broker | before | now | now : before |\n|---|---|---|---|", flush=True)
     progress = Progress(len(chosen) * options.pairs)
-    with tempfile.TemporaryDirectory(prefix="semel-pairs-") as root, ExitStack() as running:
-        before = _started(Path(root) / "before", python, running)
-        now = _started(Path(root) / "now", Path(sys.executable), running)
-        for row in chosen:
-            with _work(row, (before, now), options.seconds) as work:
-                found = _paired(row, work, options.pairs, options.turns, progress)
-            print(_line(row, found), flush=True)
+    for row in chosen:
+        with closing(Work({"before": python, "now": Path(sys.executable)}, row, options.seconds)) as work:
+            found = _paired(row, work, options.pairs, options.turns, progress)
+        print(_line(row, found), flush=True)
     return 0
 
 
@@ -136,33 +133,32 @@ def _started(root: Path, python: Path, running: ExitStack) -> Node:
 
 
 class Work:
-    """What both do for one row. `cost` is the CPU of one turn, `count` its requests or transactions."""
+    """What both do for one row, in processes that are renewed: how a process lies in memory is luck, and makes one of
+    them cheaper by some percent as long as it lives."""
 
-    def __init__(self, nodes: tuple[Node, Node], row: str, seconds: float) -> None:
-        self.nodes = nodes
+    def __init__(self, pythons: dict[str, Path], row: str, seconds: float) -> None:
+        self.nodes: list[Node] = []
+        self._pythons = pythons
         self._seconds = seconds
         self._load = LOADS[row].work if row in LOADS else None
-        self._name = "".join(letter if letter.isalnum() else "-" for letter in row)
-        self._topics = ExitStack()
-        self._number = 0
+        self.topic = "".join(letter if letter.isalnum() else "-" for letter in row)
+        self._running = ExitStack()
         self._transactors: dict[str, Transactor] = {}
 
     def renew(self) -> None:
-        """Everything that is written goes to topics of their own from here on."""
-        if isinstance(self._load, Fetch) and self._number:
-            return
+        """Starts both anew, in directories of their own, and has them do something."""
         self.close()
-        self._number += 1
+        root = Path(self._running.enter_context(tempfile.TemporaryDirectory(prefix="semel-pairs-")))
+        self.nodes = [_started(root / name, python, self._running) for name, python in self._pythons.items()]
         for node in self.nodes:
-            self._topics.enter_context(fresh_topic(node, self.topic, _PARTITIONS, _NEEDED_BYTES))
+            node.create(self.topic, _PARTITIONS)
             if isinstance(self._load, Fetch):
                 load_generator.load(node, self.topic, LOADS["produce 1 KB"].work, seconds=_FILLING_S)
             if self._load is None:
                 self._transactors[node.name] = Transactor(node.address, self.topic)
-
-    @property
-    def topic(self) -> str:
-        return f"{self._name}-{self._number}"
+        memory.fetch_back(_NEEDED_BYTES)
+        for node in self.nodes:
+            self.turn(node)
 
     def turn(self, node: Node) -> tuple[float, int]:
         """Seconds of CPU, and what was done with them."""
@@ -175,26 +171,15 @@ class Work:
 
     def close(self) -> None:
         self._transactors.clear()
-        self._topics.close()
-
-
-@contextmanager
-def _work(row: str, nodes: tuple[Node, Node], seconds: float) -> Iterator[Work]:
-    work = Work(nodes, row, seconds)
-    try:
-        yield work
-    finally:
-        work.close()
+        self._running.close()
 
 
 def _paired(row: str, work: Work, pairs: int, turns: int, tell: Progress) -> list[tuple[float, float]]:
     """Microseconds of CPU for a request or a transaction, before and now, for each pair."""
     found = []
     for number in range(pairs):
-        if number % _PAIRS_OF_A_TOPIC == 0:
+        if number % _PAIRS_OF_A_PROCESS == 0:
             work.renew()
-            for node in work.nodes:  # warms up
-                work.turn(node)
         sums = {node.name: [0.0, 0] for node in work.nodes}
         for turn in range(turns):
             for node in work.nodes if (number + turn) % 2 else reversed(work.nodes):
