@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-MOST = 5
+MOST = 20
 """In one life of a node: what is made for the first time, and a collection of garbage, may take that long."""
 LONGEST_MS = 60.0
 _TOLD = re.compile(r"turns of the loop over 5 ms: (\d+) by processor time, longest ([\d.]+) ms")
