@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from semel.log.errors import CorruptSegment
 from semel.log.inventory import FileState, SegmentFiles
 from semel.log.listing import measured, measured_now
 from semel.log.segment import Segment
@@ -39,13 +40,16 @@ class UncheckedIndexes:
         self._rebuilt = rebuilt
 
     async def warm(self, position: int, length: int) -> None:
-        """Checks, and brings into memory what a reader of the offset `position` will get."""
+        """Checks, and brings into memory what a reader of the offset `position` will get. Damage of the log itself is
+        for whoever reads it then."""
         segment = self._segment
         try:
             await self.check()
             located = segment.locate(position)
             if located is not None:
                 await segment.file.warm(located.position, min(length, _WARM_BYTES))
+        except CorruptSegment:
+            logger.debug("%s cannot be warmed at offset %d: it is damaged", self.path, position)
         except ValueError:
             if not segment.is_removed:  # else its files were closed meanwhile
                 raise

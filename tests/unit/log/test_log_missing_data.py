@@ -11,7 +11,8 @@ from damaged_log import DIRECTORY, SETTINGS, Damaged, damageable, known_of, star
 from log_samples import batch, offsets_from, settings, write
 from test_log_store import ROOT, Stand, simulated
 
-from semel.log.errors import DataMissing
+from semel.log.errors import CorruptSegment, DataMissing
+from semel.log.log import Cold
 from semel.sim.disk import PowerLost, SimDisk
 
 Harm = Callable[[Damaged], object]
@@ -296,5 +297,22 @@ def test_a_directory_that_is_missing_before_any_checkpoint_is_known_by_its_mark(
         again.open()
         with pytest.raises(DataMissing, match="events-0 is missing, with offsets 0 to 0"):
             again.load()
+
+    simulated(work())
+
+
+def test_a_damaged_log_is_found_by_who_reads_it_and_not_by_who_warms_it() -> None:
+    """Its indexes are checked first, where it is looked for: that must not end the request of a reader."""
+
+    async def work() -> None:
+        damaged = await damageable(is_clean=True)
+        _, log = start(damaged.disk)
+        segment = log.segments[1]
+        damaged.disk.flip_bit(segment.path, 0, 6)  # of the first batch's offset
+        cold = log.read(segment.base_offset, 1 << 20, log.end_offset, at_least_one=True)
+        assert isinstance(cold, Cold)
+        await cold.file.warm(cold.position, cold.length)
+        with pytest.raises(CorruptSegment):
+            log.read(segment.base_offset, 1 << 20, log.end_offset, at_least_one=True, warmed=True)
 
     simulated(work())
