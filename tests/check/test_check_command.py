@@ -36,7 +36,7 @@ def checked(capsys: pytest.CaptureFixture[str], tmp_path: Path, *arguments: str)
     return code, json.loads(capsys.readouterr().out)
 
 
-def test_a_sound_broker_passes_and_its_topics_are_removed(
+def test_a_sound_broker_passes_and_is_left_as_it_was(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, brokers: Brokers
 ) -> None:
     broker = brokers.start()
@@ -50,8 +50,32 @@ def test_a_sound_broker_passes_and_its_topics_are_removed(
     assert sum(isinstance(operation, Send) for operation in history.operations) > 50
     roles = {client.role for client in history.clients.values()}
     assert roles >= {"plain", "transactor", "reader", "group", "pipeline"}
-    assert main(["topic", "list", "--bootstrap", broker.address, "--json"]) == Exit.OK
-    assert "check-" not in capsys.readouterr().out
+    for noun in ("topic", "group"):
+        assert main([noun, "list", "--bootstrap", broker.address, "--json"]) == Exit.OK
+        assert "check-" not in capsys.readouterr().out, noun
+
+
+def test_ctrl_c_leaves_a_broker_as_it_was(capsys: pytest.CaptureFixture[str], tmp_path: Path, brokers: Brokers) -> None:
+    broker = brokers.start()
+    command = [sys.executable, "-m", "semel.cli.main", "check", "--bootstrap", broker.address, "--seconds", "60"]
+    running = subprocess.Popen(command, env=clean_environment(TMPDIR=str(tmp_path)), preexec_fn=hear_ctrl_c)
+
+    def shown(noun: str) -> str:
+        assert main([noun, "list", "--bootstrap", broker.address, "--json"]) == Exit.OK
+        return capsys.readouterr().out
+
+    try:
+        deadline = time.monotonic() + 60
+        while not ("check-" in shown("topic") and "-pipeline" in shown("group")):
+            assert time.monotonic() < deadline, "it does not begin"
+            time.sleep(0.1)
+        running.send_signal(signal.SIGINT)
+        assert running.wait(60) == Exit.INTERRUPTED
+    finally:
+        running.kill()
+        running.wait()
+    for noun in ("topic", "group"):
+        assert "check-" not in shown(noun), noun
 
 
 def test_nodes_of_its_own_stand_all_faults(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -82,6 +82,25 @@ def test_a_copy_as_json_is_the_same_but_for_its_place(semel: Semel, topic: str, 
     assert without_place(semel("consume", copy, "--json").documents) == without_place(original.documents)
 
 
+def test_a_copy_keeps_partitions_where_it_has_them_and_tells_where_not(
+    semel: Semel, topic: str, unique: Unique
+) -> None:
+    for number in range(3):
+        semel("produce", topic, str(number), "--partition", str(number))
+    original = semel("consume", topic, "--json")
+    alike, narrow = unique("alike"), unique("narrow")
+    semel("topic", "create", alike, "--partitions", "3")
+    semel("topic", "create", narrow, "--partitions", "1")
+
+    semel("produce", alike, "--input", "json", stdin=original.raw)
+    told = semel("produce", narrow, "--input", "json", stdin=original.raw)
+
+    copied = semel("consume", alike, "--json").documents
+    assert sorted((one["partition"], one["value"]) for one in copied) == [(0, "0"), (1, "1"), (2, "2")]
+    assert len(semel("consume", narrow, "--json").documents) == 3
+    assert "has 1 partition, and records come from partition" in told.err
+
+
 def test_json_tells_where_each_record_was_written(semel: Semel, topic: str) -> None:
     written = semel("produce", topic, "a", "b", "--partition", "1", "--json").documents
 

@@ -18,6 +18,7 @@ $ semel topic create payments --partitions 3
 $ semel produce payments "10.00 EUR" --key 42
 $ printf '43:12.50 EUR\\n44:3.00 EUR\\n' | semel produce payments --key-separator :
 $ semel consume payments --format '{key} paid {value}'
+$ semel topic create copies --partitions 3
 $ semel consume payments --json | semel produce copies --input json
 $ semel consume payments --group books
 $ semel group describe books

@@ -9,7 +9,8 @@ from semel.cli.output import add_output_arguments
 from semel.cli.positions import at_least_zero, timestamp_ms
 
 _EXAMPLES = """Without a VALUE, each line of standard input is a record. With --input json each line is an object with
-value, key, headers and timestamp_ms, as `semel consume --json` prints it; bytes that are no text are {"base64": "..."}.
+value, key, headers, timestamp_ms and partition, as `semel consume --json` prints it; bytes that are no text are
+{"base64": "..."}. Records keep their partitions, if the topic has as many.
 
 examples:
   semel produce payments "10.00 EUR" --key 42

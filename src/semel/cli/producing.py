@@ -9,7 +9,7 @@ import sys
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from semel.cli.connection import client_settings, is_hasty, pairs
 from semel.cli.failures import CommandFailed, Exit, WrongCall, exit_code_of, sentence_of
@@ -40,6 +40,7 @@ class Record(NamedTuple):
     key: bytes | None
     headers: list[tuple[str, bytes | None]]
     timestamp_ms: int | None
+    partition: int | None = None
 
 
 async def produce(options: argparse.Namespace) -> int:
@@ -137,6 +138,8 @@ class _Sending:
         self._options = options
         self._output = output
         self._under_way: deque[Delivery] = deque()
+        self._partitions: set[int] | None = None
+        self._is_copy_exact = True
         self._failures: dict[tuple[object, ...], tuple[SemelError, int]] = {}
         """The first failure of each kind, and how many there are."""
 
@@ -194,7 +197,7 @@ class _Sending:
                     options.topic,
                     record.value,
                     record.key,
-                    partition=options.partition,
+                    partition=await self._partition(record.partition),
                     timestamp_ms=record.timestamp_ms,
                     headers=record.headers or None,
                 )
@@ -202,6 +205,24 @@ class _Sending:
             self.taken += 1
             if len(under_way) > _MOST_UNDER_WAY:
                 await self._report(under_way.popleft())
+
+    async def _partition(self, read: int | None) -> int | None:
+        """That of --partition, or the one that the record had where it was read, if this topic has it."""
+        options = self._options
+        if options.partition is not None or read is None:
+            return cast(int | None, options.partition)
+        if self._partitions is None:
+            self._partitions = await self._producer.partitions_for(options.topic)
+        if read in self._partitions:
+            return read
+        if self._is_copy_exact:
+            self._is_copy_exact = False
+            has = count_text(len(self._partitions), "partition")
+            self._output.note(
+                f"semel produce: {options.topic} has {has}, and records come from partition {read}: such records go "
+                "where their keys say; for an exact copy, make it with as many partitions"
+            )
+        return None
 
     def _bar(self) -> Progress:
         """Who types sees enough."""
@@ -292,12 +313,16 @@ def _of_json(
     when_ms = document.get("timestamp_ms")
     if when_ms is not None and (type(when_ms) is not int or when_ms < 0):
         raise ValueError("timestamp_ms is no number of milliseconds since 1970")
+    partition = document.get("partition")
+    if partition is not None and (type(partition) is not int or partition < 0):
+        raise ValueError("partition is no number from 0 on")
     own_key = bytes_of_json(document.get("key"))
     return Record(
         bytes_of_json(document.get("value")),
         key if own_key is None else own_key,
         headers + _headers(document.get("headers") or []),
         when_ms if options.timestamp is None else options.timestamp,
+        partition,
     )
 
 

@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from os import getpid
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
 
@@ -18,12 +19,20 @@ from semel.client.errors import AbortTransactionError, Closed, SemelError, Timed
 from semel.client.metadata import TopicPartition
 from semel.client.producer import producer as asynchronous
 from semel.client.producer.batch import Delivery as CoreDelivery
+from semel.client.producer.batch import ProducerBatch
 from semel.client.producer.columns import Columns, Written
 from semel.client.producer.producer import K_contra, V_contra
 from semel.client.producer.record_input import Record, check_partition
 from semel.client.producer.unseen import Unseen, UnseenFailures, raise_or_note
 from semel.client.serialization import NotReady, Serializer
-from semel.client.values import GroupIdentity, Headers, OffsetAndMetadata, RecordMetadata
+from semel.client.values import (
+    CREATE_TIME,
+    LOG_APPEND_TIME,
+    GroupIdentity,
+    Headers,
+    OffsetAndMetadata,
+    RecordMetadata,
+)
 from semel.sync.loop_thread import BlockingClient, blocking, direct
 
 if TYPE_CHECKING:
@@ -37,26 +46,54 @@ _MOST_WAITING = 10_000
 """Records that were handed over but not taken yet; `send` waits while there are more."""
 
 
-class _Waiter(threading.Event):
-    """Threads that wait for the fate of a record."""
+_lock = threading.Lock()
+"""For what threads of the program and the loop's change in a Delivery."""
 
-    count = 0
+
+class _Watch:
+    """What somebody wants of the fate of a record, or has to know of it; most records have none."""
+
+    __slots__ = ("callback", "event", "unseen", "waiting")
+
+    def __init__(self, callback: Callable[[Delivery], object] | None = None) -> None:
+        self.callback = callback
+        self.event: threading.Event | None = None
+        self.waiting = 0
+        self.unseen: Unseen | None = None
+
+
+class _Written:
+    """Where the records of one batch were written."""
+
+    __slots__ = ("base_offset", "log_append_time_ms", "partition", "timestamps", "topic")
+
+    def __init__(self, batch: ProducerBatch) -> None:
+        self.topic = batch.topic
+        self.partition = batch.partition
+        self.base_offset = batch.base_offset
+        self.log_append_time_ms = batch.log_append_time_ms
+        self.timestamps = batch.timestamps
+
+    def metadata(self, index: int) -> RecordMetadata:
+        offset = self.base_offset if self.base_offset < 0 else self.base_offset + index
+        if self.log_append_time_ms >= 0:
+            return RecordMetadata(self.topic, self.partition, offset, self.log_append_time_ms, LOG_APPEND_TIME)
+        return RecordMetadata(self.topic, self.partition, offset, self.timestamps[index], CREATE_TIME)
 
 
 class Delivery:
     """The fate of one record, for another thread than the loop's."""
 
-    __slots__ = ("_callback", "_outcome", "_unseen", "_waiter")
+    __slots__ = ("_index", "_outcome", "_watch")
 
-    def __init__(self, callback: Callable[[Delivery], object] | None) -> None:
-        self._outcome: RecordMetadata | SemelError | None = None
-        self._unseen: Unseen | None = None
-        self._waiter: _Waiter | None = None
-        self._callback = callback
+    def __init__(self) -> None:
+        self._outcome: _Written | RecordMetadata | SemelError | None = None
+        self._watch: _Watch | None = None
+        self._index: int
 
     @classmethod
     def failed(cls, error: SemelError, callback: Callable[[Delivery], object] | None) -> Delivery:
-        delivery = cls(callback)
+        delivery = cls()
         delivery._outcome = error
         if callback is not None:
             callback(delivery)
@@ -70,53 +107,58 @@ class Delivery:
         outcome = self._wait(timeout_s)
         if isinstance(outcome, SemelError):
             raise outcome
-        return outcome
+        return outcome.metadata(self._index) if isinstance(outcome, _Written) else outcome
 
     def exception(self, timeout_s: float | None = None) -> SemelError | None:
         outcome = self._wait(timeout_s)
         return outcome if isinstance(outcome, SemelError) else None
 
-    def _wait(self, timeout_s: float | None) -> RecordMetadata | SemelError:
+    def _wait(self, timeout_s: float | None) -> _Written | RecordMetadata | SemelError:
         if self._outcome is None:
             self._wait_for_outcome(timeout_s)
-        if self._outcome is None:
+        outcome, watch = self._outcome, self._watch
+        if outcome is None:
             raise TimedOut(f"the record was not delivered within {timeout_s} s")
-        if self._unseen is not None:
-            with _waiters:
-                unseen, self._unseen = self._unseen, None
+        if watch is not None and watch.unseen is not None:
+            with _lock:
+                unseen, watch.unseen = watch.unseen, None
             if unseen is not None:
                 unseen.see()
-        return self._outcome
+        return outcome
 
     def _wait_for_outcome(self, timeout_s: float | None) -> None:
-        with _waiters:
+        with _lock:
             if self._outcome is not None:
                 return
-            waiter = self._waiter = self._waiter or _Waiter()
-            waiter.count += 1
+            watch = self._watch = self._watch or _Watch()
+            event = watch.event = watch.event or threading.Event()
+            watch.waiting += 1
         try:
-            waiter.wait(timeout_s)
+            event.wait(timeout_s)
         finally:
-            with _waiters:
-                waiter.count -= 1
+            with _lock:
+                watch.waiting -= 1
+
+    # -- on the loop
 
     def _finish(self, outcome: RecordMetadata | SemelError, failures: UnseenFailures) -> None:
-        with _waiters:
+        with _lock:
             self._outcome = outcome
-            waiter = self._waiter
-            is_watched = self._callback is not None or (waiter is not None and waiter.count > 0)
-            if isinstance(outcome, SemelError) and not is_watched:
-                self._unseen = failures.add(outcome, 1)
-        if waiter is not None:
-            waiter.set()
-        if self._callback is not None:
+            watch = self._watch
+            if isinstance(outcome, SemelError) and (watch is None or not (watch.callback or watch.waiting)):
+                watch = self._watch = watch or _Watch()
+                watch.unseen = failures.add(outcome, 1)
+        if watch is not None:
+            self._tell(watch)
+
+    def _tell(self, watch: _Watch) -> None:
+        if watch.event is not None:
+            watch.event.set()
+        if watch.callback is not None:
             try:
-                self._callback(self)
+                watch.callback(self)
             except Exception:
                 logger.exception("a delivery callback failed")
-
-
-_waiters = threading.Lock()
 
 
 class Producer(BlockingClient[asynchronous.Producer[K_contra, V_contra]], Generic[K_contra, V_contra]):
@@ -150,7 +192,8 @@ class Producer(BlockingClient[asynchronous.Producer[K_contra, V_contra]], Generi
         """Takes a record for sending; raises BadRecord for one that no broker could take. What fails later is raised
         by `flush`, `commit` and `close`, unless its Delivery was asked or has a callback. `on_delivery` is called on
         the loop's thread: it must not block."""
-        self._check()
+        if not self._is_open or self._process_id != getpid():
+            self._check()
         core = self._core
         record = None
         if headers is not None or timestamp_ms is not None or not core.is_ordinary(topic, value, key):
@@ -162,7 +205,9 @@ class Producer(BlockingClient[asynchronous.Producer[K_contra, V_contra]], Generi
                 return Delivery.failed(error, on_delivery)
         if partition is not None:
             check_partition(partition)
-        delivery = Delivery(on_delivery)
+        delivery = Delivery()
+        if on_delivery is not None:
+            delivery._watch = _Watch(on_delivery)
         self._inbox.append((topic, value, key, partition, record, delivery))
         if not self._is_pumping:
             self._is_pumping = True
@@ -187,10 +232,19 @@ class Producer(BlockingClient[asynchronous.Producer[K_contra, V_contra]], Generi
         """On the loop: takes records in order. Ends when none is left; `send` starts it again."""
         inbox = self._inbox
         send, take, unseen = self._core.send, self._core.take, self._core.unseen
+        append_now = self._core.append_now
         while True:
             while inbox:
                 handed = inbox.popleft()
                 topic, value, key, partition, record, delivery = handed
+                if record is None and partition is None:
+                    batch = append_now(topic, value, key)
+                    if batch is not None and batch.deliveries is not None:
+                        batch.deliveries.append(delivery)
+                        continue
+                    if batch is not None:
+                        self._follow(CoreDelivery(batch, batch.count - 1), delivery)
+                        continue
                 try:
                     if record is None:
                         core = await send(topic, value, key, partition=partition)
@@ -205,7 +259,7 @@ class Producer(BlockingClient[asynchronous.Producer[K_contra, V_contra]], Generi
                 except asyncio.CancelledError:
                     inbox.appendleft(handed)
                     raise
-                core.add_done_callback(_Settle(delivery, unseen))
+                self._follow(core, delivery)
                 if not self._has_room.is_set() and len(inbox) < _MOST_WAITING // 2:
                     self._has_room.set()
             self._has_room.set()
@@ -214,6 +268,37 @@ class Producer(BlockingClient[asynchronous.Producer[K_contra, V_contra]], Generi
             if not inbox:
                 return
             self._is_pumping = True
+
+    def _follow(self, core: CoreDelivery, delivery: Delivery) -> None:
+        """The first record of a batch makes the list of its deliveries; the others are added to it in their order."""
+        batch, unseen = core._batch, self._core.unseen
+        if batch.deliveries is None and core.index == 0:
+            batch.deliveries = [delivery]
+            batch.watch_all()  # who has seen what of it fail is known here
+            batch.when_done(self._finish_batch, batch)
+        elif batch.deliveries is not None and len(batch.deliveries) == core.index:
+            batch.deliveries.append(delivery)
+        else:
+            core.add_done_callback(lambda core: delivery._finish(core.exception() or core.result(), unseen))
+
+    def _finish_batch(self, batch: ProducerBatch) -> None:
+        """A batch has ended: all of it was written, as nearly always, or each record has a fate of its own."""
+        deliveries, batch.deliveries = batch.deliveries or [], None
+        if batch.error is not None or batch.halves is not None:
+            for index, delivery in enumerate(deliveries):
+                delivery._finish(batch.look(index) or batch.metadata(index), self._core.unseen)
+            return
+        written = _Written(batch)
+        watched = []
+        with _lock:
+            for index, delivery in enumerate(deliveries):
+                delivery._index = index
+                delivery._outcome = written
+                if delivery._watch is not None:
+                    watched.append(delivery)
+        for delivery in watched:
+            if delivery._watch is not None:
+                delivery._tell(delivery._watch)
 
     def _fail_waiting(self, error: SemelError, topic: str | None = None) -> None:
         """Of what was handed over and not taken yet: the records for one topic, which was sought for as long as any of
@@ -327,19 +412,6 @@ class Producer(BlockingClient[asynchronous.Producer[K_contra, V_contra]], Generi
             raise
         else:
             self._run(block.__aexit__(None, None, None))
-
-
-class _Settle:
-    """A delivery of the core settles one of ours."""
-
-    __slots__ = ("_delivery", "_unseen")
-
-    def __init__(self, delivery: Delivery, unseen: UnseenFailures) -> None:
-        self._delivery = delivery
-        self._unseen = unseen
-
-    def __call__(self, core: CoreDelivery) -> None:
-        self._delivery._finish(core.exception() or core.result(), self._unseen)
 
 
 async def _left(block: Any, error: BaseException) -> None:

@@ -61,6 +61,7 @@ class ProducerBatch:
         "callbacks",
         "count",
         "created_s",
+        "deliveries",
         "done",
         "error",
         "halves",
@@ -117,6 +118,7 @@ class ProducerBatch:
         self.unseen: Unseen | None = None  # as what they were counted there
         self.seen: set[int] = _NONE_SEEN  # records that somebody waits for, or has seen fail
         self.is_watched = False  # somebody waits for all of it
+        self.deliveries: list[Any] | None = None  # what the blocking producer has given for each record
 
     def __repr__(self) -> str:
         return f"{self.count} records for {self.topic}-{self.partition} from sequence {self.base_sequence}"

@@ -248,46 +248,10 @@ class Producer(Generic[K_contra, V_contra]):
         on_delivery: Callable[[Delivery], object] | None = None,
     ) -> Delivery:
         """Takes a record for sending, waiting only for room and for what is not known of the topic yet."""
-        # The common case is spelled out, because it is the cost of every record: plain bytes into an open batch.
-        lanes = self._topics.get(topic)
-        transactions = self._transactions
-        if (
-            lanes is not None
-            and type(value) is bytes
-            and partition is None
-            and headers is None
-            and on_delivery is None
-            and self._is_plain
-            and (transactions is None or transactions.state is State.OPEN)
-            and (timestamp_ms is None or (type(timestamp_ms) is int and 0 <= timestamp_ms <= MOST_TIMESTAMP_MS))
-        ):
-            size = RECORD_OVERHEAD_BYTES + len(value)
-            plain_key: Any = key
-            if key is None:
-                batch = lanes.sticky.open if lanes.sticky_bytes > 0 else None
-            elif type(plain_key) is bytes:
-                size += len(plain_key)
-                batch = lanes.lanes[partition_of_key(plain_key, lanes.count)].open
-            else:
-                batch = None
-            accumulator = self._accumulator
-            if (
-                batch is not None
-                and size <= batch.room_bytes
-                and size <= accumulator.free_bytes
-                and not accumulator.line
-            ):
-                if key is None:
-                    lanes.sticky_bytes -= size
-                accumulator.free_bytes -= size
-                batch.room_bytes -= size
-                batch.size_bytes += size
-                batch.values.append(value)
-                batch.keys.append(plain_key)
-                batch.timestamps.append(self._clock.wall_ms() if timestamp_ms is None else timestamp_ms)
-                index = batch.count
-                batch.count = index + 1
-                return Delivery(batch, index)
+        if partition is None and headers is None and on_delivery is None:
+            batch = self.append_now(topic, value, key, timestamp_ms)
+            if batch is not None:
+                return Delivery(batch, batch.count - 1)
         try:
             while True:
                 try:
@@ -303,6 +267,43 @@ class Producer(Generic[K_contra, V_contra]):
         if on_delivery is not None:
             delivery.add_done_callback(on_delivery)
         return delivery
+
+    def append_now(self, topic: Any, value: Any, key: Any, timestamp_ms: Any = None) -> ProducerBatch | None:
+        """The cost of every record: plain bytes into an open batch, of which it is the last one then. None if it is not
+        as simple as that, and nothing was done."""
+        lanes = self._topics.get(topic)
+        transactions = self._transactions
+        if (
+            lanes is None
+            or type(value) is not bytes
+            or not self._is_plain
+            or (transactions is not None and transactions.state is not State.OPEN)
+            or (timestamp_ms is not None and not (type(timestamp_ms) is int and 0 <= timestamp_ms <= MOST_TIMESTAMP_MS))
+        ):
+            return None
+        size = RECORD_OVERHEAD_BYTES + len(value)
+        if key is None:
+            if lanes.sticky_bytes <= 0:
+                return None
+            batch = lanes.sticky.open
+        elif type(key) is bytes:
+            size += len(key)
+            batch = lanes.lanes[partition_of_key(key, lanes.count)].open
+        else:
+            return None
+        accumulator = self._accumulator
+        if batch is None or size > batch.room_bytes or size > accumulator.free_bytes or accumulator.line:
+            return None
+        if key is None:
+            lanes.sticky_bytes -= size
+        accumulator.free_bytes -= size
+        batch.room_bytes -= size
+        batch.size_bytes += size
+        batch.values.append(value)
+        batch.keys.append(key)
+        batch.timestamps.append(self._clock.wall_ms() if timestamp_ms is None else timestamp_ms)
+        batch.count += 1
+        return batch
 
     def judge(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random as random_module
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,9 @@ from semel.sim.workload.access import Access, Load
 from semel.sim.workload.run import Workload
 from semel.sim.workload.semantics import Semantics, Tally, Way
 from semel.sim.workload.stage import Stage
+
+_CLEANING_S = 20.0
+"""Also after Ctrl-C."""
 
 
 @dataclass(frozen=True)
@@ -101,18 +105,23 @@ class Check:
                 self.counts,
             )
             self._stage = stage = self.stage(access)
-            if plan.kinds:
-                self._assault = assault = campaign.assault()
-                await stage.run(plan.seconds, attack=assault.run, heal=assault.heal)
-            else:
-                await stage.run(plan.seconds)
-            for proxy in campaign.proxies:
-                proxy.check()  # answers that nobody asked for, say
-            if campaign.cluster is not None:
-                stage.set_phase("stopping the nodes")
-                self.directories = await campaign.cluster.stop()
-            if not plan.is_local and self.judged().is_clean:
-                await stage.remove_topics()
+            is_evidence = False
+            try:
+                if plan.kinds:
+                    self._assault = assault = campaign.assault()
+                    await stage.run(plan.seconds, attack=assault.run, heal=assault.heal)
+                else:
+                    await stage.run(plan.seconds)
+                for proxy in campaign.proxies:
+                    proxy.check()  # answers that nobody asked for, say
+                if campaign.cluster is not None:
+                    stage.set_phase("stopping the nodes")
+                    self.directories = await campaign.cluster.stop()
+                is_evidence = not plan.is_local and not self.judged().is_clean
+            finally:
+                if not plan.is_local and not is_evidence:
+                    async with asyncio.timeout(_CLEANING_S):
+                        await stage.remove_all()
 
     def stage(self, access: Access) -> Stage:
         """Who works, and how it comes to an end."""

@@ -4,13 +4,14 @@ to an end, and new readers read all of it once more. Who works, and what has to 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from semel.client.admin.admin import Admin
 from semel.client.admin.values import NewTopic
-from semel.client.errors import RetriableError
+from semel.client.errors import RetriableError, SemelError
 from semel.client.metadata import TopicPartition
 from semel.sim.history import Client, Finish, Outcome
 from semel.sim.workload.access import CLOSE_S, Access
@@ -88,10 +89,23 @@ class Stage(ABC):
         async with Admin(host=access.hosts(CONDUCTOR), **settings) as admin:
             await admin.create_topics([NewTopic(name, access.load.partitions) for name in self.topics])
 
-    async def remove_topics(self) -> None:
+    async def remove_all(self) -> None:
+        """Topics and groups of this run, as far as they were made."""
         access = self.access
         async with Admin(host=access.hosts(CONDUCTOR), **access.connection()) as admin:
-            await admin.delete_topics(self.topics)
+            made = await admin.list_topics()
+            await admin.delete_topics([topic for topic in self.topics if topic in made])
+            for group in await admin.list_groups():
+                if group.startswith(f"{access.name}-"):
+                    await self._remove_group(admin, group)
+
+    @staticmethod
+    async def _remove_group(admin: Admin, group: str) -> None:
+        """Members that were cut off while they closed are still in it: nobody is meant to come back."""
+        with contextlib.suppress(SemelError):
+            await admin.remove_members(group, everybody=True)
+        with contextlib.suppress(SemelError):
+            await admin.delete_groups(group)
 
     async def write_last(self, topic: str) -> dict[TopicPartition, int]:
         """One more record in every partition, and where it stands: who has read it was at the end."""
