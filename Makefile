@@ -14,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Compiled once and kept, whatever the environment says: hundreds of processes are started from here.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test spark connect chaos faults cluster mutants lint format conformance bench pairs docs dist clean controllers
+.PHONY: help demo test spark connect chaos faults cluster screenshots mutants lint format conformance bench pairs docs dist clean controllers
 
 help: ## What there is to make
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -44,6 +44,9 @@ cluster: $(VENV)/.ready ## A pipeline on a Spark cluster and three Kafka nodes, 
 
 controllers: $(VENV)/.ready ## Kill and pause controllers of real nodes while they work (COUNT=200 NODES=3; an hour)
 	@$(BIN)/python tests/crash/controller_attack.py --faults $(COUNT) --nodes $(NODES) $(ARGS)
+
+screenshots: $(VENV)/.ready ## The pictures of the console in docs/, of a real cluster (chromium)
+	@PYTHONPATH=tests $(BIN)/python tests/console/screenshots.py $(ARGS)
 
 mutants: $(VENV)/.ready ## Change the code that carries exactly-once in small ways: does a test notice?
 	@$(BIN)/pip install --quiet cosmic-ray coverage

@@ -109,6 +109,7 @@ class Shop:
                             await producer.send("payments", self._next(), key=key, headers=headers)
                         await producer.send("receipts", b"printed", key=key)
                         if is_aborted:
+                            await producer.flush()  # what was not sent yet would leave no trace
                             raise _Torn
                 except _Torn:
                     pass

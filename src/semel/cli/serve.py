@@ -14,6 +14,7 @@ examples:
   semel serve --data ./data --port 9092
   semel serve --data ./data --port 0 --flush os --set log.segment.bytes=10485760
   semel serve --data ./data --port 0 --json
+  semel serve --data ./data --console 8090
   semel serve --data ./data --port 9092 --cluster
   semel serve --data ./data-2 --port 9192 --join localhost:9092
   SEMEL_NUM_PARTITIONS=8 semel serve --config semel.toml
@@ -44,6 +45,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--insecure",
         action="store_true",
         help="let other machines reach a listener on which nothing is encrypted and nobody logs in",
+    )
+    command.add_argument(
+        "--console", type=int, metavar="PORT", help="a web console on this port of this machine (0 picks a free one)"
     )
     command.add_argument("--json", action="store_true", help="say in JSON that it is ready, and that it has stopped")
     command.add_argument(

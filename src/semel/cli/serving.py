@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from semel.broker.broker import Broker
 from semel.broker.identity import WrongDirectory
 from semel.broker.lifecycle import CannotJoin
+from semel.cli.console_beside import NOT_INSTALLED, ConsoleBeside, is_installed
 from semel.cli.failures import Exit
 from semel.cli.log_lines import log_to_stderr
 from semel.cli.node_options import node_config
@@ -52,6 +53,8 @@ def run(options: argparse.Namespace) -> int:
     if level is None:
         return _refuse(f"--log-level is {options.log_level!r}, it can be DEBUG, INFO, WARNING or ERROR")
     log_to_stderr(level, options.log_format)
+    if options.console is not None and not is_installed():
+        return _refuse(NOT_INSTALLED)
     try:
         config = node_config(options, _flags(options))
         _check_shape(config)
@@ -64,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
     broker = Broker(host, config, _stop_at_once)
     turns = LoopTurns()
     with asyncio.Runner(loop_factory=turns.new_loop) as runner:
-        return runner.run(_serve(broker, turns, is_json=options.json, stops_at_eof=options.stop_at_eof))
+        return runner.run(_serve(broker, turns, options))
 
 
 def _refuse(text: str) -> int:
@@ -143,10 +146,11 @@ def _age_ms() -> int:
     return round((time.clock_gettime(time.CLOCK_BOOTTIME) - started_ticks / os.sysconf("SC_CLK_TCK")) * 1000)
 
 
-async def _serve(broker: Broker, turns: LoopTurns, *, is_json: bool, stops_at_eof: bool) -> int:
+async def _serve(broker: Broker, turns: LoopTurns, options: argparse.Namespace) -> int:
+    is_json: bool = options.json
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
-    if stops_at_eof and not _watch_input(loop, broker, stopping):
+    if options.stop_at_eof and not _watch_input(loop, broker, stopping):
         return _refuse("--stop-at-eof needs a pipe or a terminal as standard input, and this is neither")
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
@@ -171,7 +175,12 @@ async def _serve(broker: Broker, turns: LoopTurns, *, is_json: bool, stops_at_eo
     gc.freeze()
     _tell_ready(broker, data, None if monitoring is None else monitoring.address, is_json=is_json)
     turns.reset()
+    console = None
+    if options.console is not None:
+        console = ConsoleBeside(_own_address(broker), options.console, is_json=is_json)
     await stopping.wait()
+    if console is not None:
+        await console.stop()
     try:
         await broker.leave()
         slow_turns = turns.document()  # nobody is served any more
@@ -271,6 +280,13 @@ def _told_to_others(listeners: Sequence[NodeListener]) -> NodeListener:
     """The address that matters: that of clients, or where there are none that of the other nodes."""
     told = [one for one in listeners if one.advertised_host]
     return next((one for one in told if ListenerKind.CLIENTS in one.kind), told[0])
+
+
+def _own_address(broker: Broker) -> str:
+    """Where a client on this machine reaches it."""
+    told = _told_to_others(broker.listeners)
+    host = "127.0.0.1" if told.host in (None, "", "0.0.0.0", "::") else str(told.host)
+    return spelled(host, told.port)
 
 
 def _described(listener: NodeListener) -> dict[str, object]:

@@ -120,7 +120,9 @@ class Console:
         return self._stream(documents(lambda: view(self.watch, query), every_s, self._closing))
 
     async def _tail(self, request: Request) -> Response:
-        return self._stream(tail(self._make_admin, Query(request.query_params), self._closing))
+        return self._stream(
+            tail(self._make_admin, Query(request.query_params), self._closing, request.headers.get("last-event-id", ""))
+        )
 
     def _stream(self, events: AsyncIterator[str]) -> Response:
         if self._streams >= _MAX_STREAMS:

@@ -12,9 +12,9 @@ from semel.client.admin.admin import Admin
 from semel.client.errors import SemelError
 from semel.console.api.messages import wanted_of
 from semel.console.query import Query
-from semel.views.places import ends_of, partitions_of
+from semel.views.places import ends_of, partitions_of, starts_of
 from semel.views.positions import Place
-from semel.views.records import SeenRecord, Tail, record_document
+from semel.views.records import SeenRecord, Tail, cursor_offsets, record_document
 from semel.views.refusals import Refusal
 
 _KEEP_ALIVE_S = 15.0
@@ -24,8 +24,9 @@ _MAX_AT_ONCE = 100
 _LEAST_PAUSE_S = 0.25
 
 
-def event(name: str, document: object) -> str:
-    return f"event: {name}\ndata: {json.dumps(document, separators=(',', ':'))}\n\n"
+def event(name: str, document: object, event_id: str = "") -> str:
+    numbered = f"id: {event_id}\n" if event_id else ""
+    return f"{numbered}event: {name}\ndata: {json.dumps(document, separators=(',', ':'))}\n\n"
 
 
 async def documents(ask: Callable[[], Awaitable[Any]], every_s: float, closing: asyncio.Event) -> AsyncIterator[str]:
@@ -47,20 +48,25 @@ async def documents(ask: Callable[[], Awaitable[Any]], every_s: float, closing: 
 
 
 async def tail(
-    make_admin: Callable[[], AbstractAsyncContextManager[Admin]], query: Query, closing: asyncio.Event
+    make_admin: Callable[[], AbstractAsyncContextManager[Admin]],
+    query: Query,
+    closing: asyncio.Event,
+    last_id: str = "",
 ) -> AsyncIterator[str]:
-    """Records from now on. Its fetches wait at the brokers, so it has connections of its own."""
+    """Records from now on, or from where the last event of a connection that broke has said. Its fetches wait at the
+    brokers, so it has connections of its own."""
     wanted = wanted_of(query)
     silent_s = 0.0
     try:
         async with make_admin() as admin:
             places = await partitions_of(admin, [Place(query.needed("topic"), query.optional_number("partition"))])
-            following = Tail(admin, await ends_of(admin, places))
-            yield event("begin", {"partitions": [place.partition for place in places]})
+            starts, ends = await starts_of(admin, places), await ends_of(admin, places)
+            following = Tail(admin, cursor_offsets(last_id, starts, ends) or ends)
+            yield event("begin", {"partitions": [place.partition for place in places]}, following.cursor)
             while not closing.is_set():
                 found = await following.next(wait_ms=_WAIT_MS)
                 if found:
-                    yield event("records", _records(found, wanted))
+                    yield event("records", _records(found, wanted), following.cursor)
                     silent_s = 0.0
                     await _pause(_LEAST_PAUSE_S, closing)
                 else:

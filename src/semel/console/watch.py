@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -32,6 +33,8 @@ _MAX_GROUPS = 100
 _MAX_HELD = 100
 _MAX_DESCRIBED = 500
 _SAMPLE_S = 3.0
+_SMOOTHED = 4
+"""Rates are those of so many rounds: what programs write comes in bursts."""
 _REST = 10
 """A round of samples that took a second is followed by a pause of so many."""
 _OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort")
@@ -76,7 +79,7 @@ class Watch:
         """As last sampled, by group."""
         self._suspects: set[TopicPartition] = set()
         self._topic_turns, self._group_turns = Turns(), Turns()
-        self._last_ends: tuple[float, dict[TopicPartition, int]] = (0.0, {})
+        self._ends: deque[tuple[float, dict[TopicPartition, int]]] = deque(maxlen=_SMOOTHED)
         self._wanted_groups: dict[str, float] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -197,14 +200,13 @@ class Watch:
         wanted = dict.fromkeys(chosen, OffsetSpec.LATEST)
         stable = await self._offsets(wanted, "read_committed")
         ends = await self._offsets(wanted, "read_uncommitted")
-        at_s, before = self._last_ends
         now_s = time.monotonic()
-        both = [place for place in ends if place in before]
-        if both and now_s > at_s:
-            written = sum(max(ends[place] - before[place], 0) for place in both)
-            if len(both) * 2 > len(ends):
+        for at_s, before in list(self._ends)[:1]:
+            both = [place for place in ends if place in before]
+            if now_s > at_s and len(both) * 2 > len(ends):
+                written = sum(max(ends[place] - before[place], 0) for place in both)
                 self.rate.add(now_ms(), written / (now_s - at_s))
-        self._last_ends = (now_s, ends)
+        self._ends.append((now_s, ends))
         totals: dict[str, int] = {}
         for place, end in ends.items():
             totals[place.topic] = totals.get(place.topic, 0) + end

@@ -23,6 +23,7 @@ from semel.records.control import ControlType, read_control
 from semel.records.errors import CorruptBatch, InvalidRecord
 from semel.records.partitioning import partition_of_key
 from semel.records.read import Record, read_records
+from semel.views.refusals import Misasked
 
 PLAIN, COMMITTED, ABORTED, OPEN, ENDED = "plain", "committed", "aborted", "open", "ended"
 """Fates. `ended`: its marker is further on than was read."""
@@ -246,6 +247,11 @@ class Tail:
         self._admin = admin
         self._positions = dict(ends)
 
+    @property
+    def cursor(self) -> str:
+        """Where it goes on."""
+        return cursor_text(self._positions)
+
     async def next(self, *, wait_ms: int, max_bytes: int = PIECE_BYTES) -> list[SeenRecord]:
         """What has come, with markers; empty after `wait_ms`."""
         pieces = await self._admin.read_log(self._positions, max_bytes=max_bytes, wait_ms=wait_ms)
@@ -358,6 +364,19 @@ def value_document(value: bytes | None, shown_bytes: int = SHOWN_BYTES) -> dict[
 def cursor_text(offsets: Mapping[TopicPartition, int]) -> str:
     """`0:120,1:88`"""
     return ",".join(f"{place.partition}:{offset}" for place, offset in sorted(offsets.items()))
+
+
+def cursor_offsets(
+    text: str, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int] | None:
+    """What `cursor_text` wrote, as far as the log still has it; Misasked for anything else, None for nothing."""
+    if not text:
+        return None
+    try:
+        given = {int(number): int(offset) for number, offset in (part.split(":") for part in text.split(","))}
+    except ValueError:
+        raise Misasked(f"cursor {text[:40]!r} is not allowed; allowed: the cursor that a page has given") from None
+    return {place: min(max(given.get(place.partition, start), start), ends[place]) for place, start in starts.items()}
 
 
 def place_of_key(places: Sequence[TopicPartition], key: bytes) -> TopicPartition:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict, deque
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +33,8 @@ _BACK = 400
 _MAX_BYTES = 256 * 1024
 _MAX_ROUNDS = 16
 _MAX_IDS = 2000
-_MAX_OF_ONE = 200
+_MAX_OF_ONE = 1000
+_SHOWN_OF_ONE = 200
 _MAX_PARTITIONS = 50
 _MAX_RECORD_BYTES = 4 << 20
 
@@ -154,17 +154,27 @@ class TransactionHistory:
         elif status in _COMPLETES:
             last.completed_ms, last.end = at_ms, _COMPLETES[status]
 
-    def documents(self, names: Iterable[str], since_ms: int) -> dict[str, list[dict[str, Any]]]:
-        """By transactional id: what was open since then, the oldest first."""
-        return {
-            name: [
-                one.document()
-                for one in self._by_id.get(name, ())
-                if one.completed_ms is None or one.completed_ms >= since_ms
-            ]
-            for name in names
-        }
+    def documents(self, name: str) -> list[dict[str, Any]]:
+        """The last transactions of an id, the oldest first."""
+        return [one.document() for one in list(self._by_id.get(name, ()))[-_SHOWN_OF_ONE:]]
+
+    def drawn(self, name: str, since_ms: int, until_ms: int, marks: int) -> tuple[list[dict[str, Any]], int]:
+        """What is to be drawn of a span of time, the oldest first, and how many there were. Where several begin at the
+        same mark, one stands for them: what is open before what was aborted before the longest."""
+        found = [one for one in self._by_id.get(name, ()) if one.completed_ms is None or one.completed_ms >= since_ms]
+        width_ms = max((until_ms - since_ms) // marks, 1)
+        chosen: dict[int, PastTransaction] = {}
+        for one in found:
+            mark = max(one.began_ms - since_ms, 0) // width_ms
+            if mark not in chosen or _weight(one, until_ms) > _weight(chosen[mark], until_ms):
+                chosen[mark] = one
+        return [one.document() for one in chosen.values()], len(found)
 
     def recent_ids(self) -> list[str]:
         """Those that have done something, the latest first."""
         return list(reversed(self._by_id))
+
+
+def _weight(one: PastTransaction, until_ms: int) -> tuple[int, int]:
+    rank = {None: 2, "abort": 1, "commit": 0}[one.end]
+    return rank, (one.completed_ms or until_ms) - one.began_ms

@@ -30,7 +30,7 @@ def history(*records: Record) -> list[dict[str, Any]]:
     found = TransactionHistory()
     for record in records:
         found.take(record)
-    return found.documents(["till"], 0)["till"]
+    return found.documents("till")
 
 
 def test_a_transaction_begins_is_decided_and_completes() -> None:
@@ -77,9 +77,22 @@ def test_what_ended_before_the_window_is_left_out() -> None:
     found = TransactionHistory()
     found.take(changed("till", COMPLETE_COMMIT, 1600))
     found.take(changed("other", ONGOING, 1000))
-    assert found.documents(["till", "other"], 1601)["till"] == []
-    assert len(found.documents(["other"], 1_000_000)["other"]) == 1
+    assert found.drawn("till", 1601, 9000, 100) == ([], 0)
+    assert found.drawn("other", 1601, 9000, 100)[1] == 1
     assert found.recent_ids() == ["other", "till"]
+
+
+def test_where_many_begin_at_one_place_what_matters_most_is_drawn() -> None:
+    found = TransactionHistory()
+    for number in range(200):
+        began_ms = 1000 + number
+        found.take(
+            changed("till", COMPLETE_ABORT if number == 77 else COMPLETE_COMMIT, began_ms + 5, began_ms=began_ms)
+        )
+    found.take(changed("till", ONGOING, 1200, began_ms=1200))
+    drawn, count = found.drawn("till", 1000, 2000, 10)
+    assert count == 201
+    assert [one["end"] for one in drawn] == ["abort", "commit", None]
 
 
 def test_records_that_are_not_understood_change_nothing() -> None:

@@ -13,13 +13,14 @@ from semel.views.record_filter import key_filter, record_filter
 from semel.views.records import (
     Bounds,
     Wanted,
+    cursor_offsets,
     cursor_text,
     place_of_key,
     read_backward,
     read_forward,
     record_document,
 )
-from semel.views.refusals import Misasked, Missing
+from semel.views.refusals import Missing
 
 _MAX_LIMIT = 200
 _WHOLE_BYTES = 1 << 20
@@ -36,7 +37,7 @@ async def messages(watch: Watch, query: Query) -> dict[str, Any]:
     if key and partition is None and not query.flag("everywhere"):
         places = [place_of_key(places, key.encode())]
     starts, ends = await starts_of(watch.admin, places), await ends_of(watch.admin, places)
-    cursor = _cursor(query.text("cursor"), topic, starts, ends)
+    cursor = cursor_offsets(query.text("cursor"), starts, ends)
     if cursor is not None:
         at = cursor
     elif where.kind is Kind.LATEST:
@@ -72,23 +73,6 @@ def wanted_of(query: Query) -> Wanted:
     if fate:
         parts.append(lambda one: one.fate == fate)
     return lambda one: all(part(one) for part in parts)
-
-
-def _cursor(
-    text: str, topic: str, starts: dict[TopicPartition, int], ends: dict[TopicPartition, int]
-) -> dict[TopicPartition, int] | None:
-    if not text:
-        return None
-    try:
-        given = {
-            TopicPartition(topic, int(number)): int(offset)
-            for number, offset in (part.split(":") for part in text.split(","))
-        }
-    except ValueError:
-        raise Misasked(
-            f"cursor={text[:40]!r} is not allowed; allowed: what `older` or `newer` of a page said"
-        ) from None
-    return {place: min(max(given.get(place, start), start), ends[place]) for place, start in starts.items()}
 
 
 async def message(watch: Watch, query: Query) -> dict[str, Any]:

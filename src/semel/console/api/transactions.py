@@ -13,6 +13,8 @@ from semel.views.transactions import known, no_such_id, transaction_document
 
 PAGE = 40
 _MAX_WINDOW_S = 24 * 3600
+_MARKS = 300
+"""So many places of a timeline can be told apart."""
 
 
 async def transactions(watch: Watch, query: Query) -> dict[str, Any]:
@@ -34,7 +36,7 @@ async def transactions(watch: Watch, query: Query) -> dict[str, Any]:
     )
     names = [name for name in ordered if wanted in name.lower()]
     shown = names[(page - 1) * PAGE : page * PAGE]
-    past = watch.history.documents(shown, now - window_ms)
+    past = {name: watch.history.drawn(name, now - window_ms, now, _MARKS) for name in shown}
     details = await known(watch.admin, [name for name in shown if name not in opened and name in listed]) | opened
     return {
         "now_ms": now,
@@ -48,7 +50,8 @@ async def transactions(watch: Watch, query: Query) -> dict[str, Any]:
         "transactions": [
             {
                 **transaction_document(details[name], now),
-                "past": past.get(name, []),
+                "past": past[name][0],
+                "past_count": past[name][1],
                 "holds": holders.get(name, []),
             }
             for name in shown
@@ -103,6 +106,6 @@ async def transaction(watch: Watch, query: Query) -> dict[str, Any]:
         **transaction_document(found, now),
         "now_ms": now,
         "held": held,
-        "past": watch.history.documents([name], 0)[name],
+        "past": watch.history.documents(name),
         "history_problem": watch.history_problem,
     }

@@ -1,12 +1,10 @@
 // Transactional ids, one row each; transactions as bars between when they began and when their last marker was written.
 import { h, name } from "./dom.js";
-import { duration, fullTime, plural } from "./format.js";
+import { count, duration, fullTime, plural } from "./format.js";
 import { transactionLink } from "./parts.js";
 
 const STEPS_S = [5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200];
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-const BUCKETS = 400;
-const RANK = { open: 3, aborted: 2, committed: 1 };
 
 export function timeline(document) {
   const { now_ms: now, window_ms: span } = document;
@@ -42,21 +40,14 @@ function row(one, { now, at, ticks }) {
       h("span", { class: `detail ${holds ? "warn" : ""}` }, holds ? ["holds back ", name(one.holds.slice(0, 3).join(", "))] : `epoch ${one.producer_epoch}` + (isOpen ? `, ${plural(one.partitions.length, "partition")}` : "")),
     ),
     h("div", { class: "track" }, ticks.map((ms) => h("span", { class: "rule", css: { left: `${at(ms)}%` } })), bars(past, holds, now, at)),
-    h("div", { class: `now ${isOpen ? "warn strong" : "muted"}` }, isOpen ? duration(one.age_ms) : past.length ? plural(past.length, "ended", "ended") : "idle"),
+    h("div", { class: `now ${isOpen ? "warn strong" : "muted"}` }, isOpen ? duration(one.age_ms) : one.past_count ? `${count(one.past_count)} ended` : "idle"),
   );
 }
 
 function bars(past, holds, now, at) {
-  const taken = new Map();
-  for (const one of past) {
+  return past.map((one) => {
     const kind = one.end === null ? "open" : one.end === "commit" ? "committed" : "aborted";
-    const left = at(one.began_ms);
-    const bucket = Math.floor((left / 100) * BUCKETS);
-    const there = taken.get(bucket);
-    const end = at(one.completed_ms ?? now);
-    if (!there || RANK[kind] > RANK[there.kind] || end > there.end + 1) taken.set(bucket, { one, kind, left, end });
-  }
-  return [...taken.values()].map(({ one, kind, left, end }) => {
+    const [left, end] = [at(one.began_ms), at(one.completed_ms ?? now)];
     const width = Math.max(end - left, 0.05);
     const decided = one.prepared_ms === null ? null : at(one.prepared_ms);
     const told = `${kind}: begun ${fullTime(one.began_ms)}, ${duration((one.completed_ms ?? now) - one.began_ms)}, ${plural(one.partition_count, "partition")}`;

@@ -65,7 +65,11 @@ class View {
 
   tail() {
     this.stop = follow("tail", this.asked(), {
-      begin: () => this.context.failed(null),
+      begin: () => {
+        this.context.failed(null);
+        this.isFollowing = true;
+        this.draw();
+      },
       records: (document) => this.take(document),
       failed: (sentence) => this.context.failed(sentence),
     });
@@ -123,7 +127,7 @@ class View {
 
   told() {
     if (this.isLive) {
-      return h("div", { class: "cardhead" }, h("span", { class: "chip good pulse" }, "● live"), h("span", { class: "hint" }, plural(this.found.length, "record"), " since this page was opened", this.leftOut > 0 && `; ${count(this.leftOut)} came too fast to show`));
+      return h("div", { class: "cardhead" }, this.isFollowing ? h("span", { class: "chip good pulse" }, "● live") : chip("connecting"), h("span", { class: "hint" }, plural(this.found.length, "record"), " since this page was opened", this.leftOut > 0 && `; ${count(this.leftOut)} came too fast to show`));
     }
     if (!this.page) return null;
     return h(
