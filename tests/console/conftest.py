@@ -1,4 +1,8 @@
-"""One broker with a shop on it, one console, one browser for all tests of the pages."""
+"""One broker with a shop on it, one console, one browser for all tests of the pages.
+
+They end with this package: while a browser is driven, its loop runs in this thread, and tests that
+are coroutines could not run after it.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +21,21 @@ from console.shop import Shop, shop
 from semel.testing import Broker
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     skip_without_browser()
     with chromium() as found:
         yield found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def loop_thread() -> Iterator[LoopThread]:
     thread = LoopThread()
     yield thread
     thread.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def opened(browser: Browser, loop_thread: LoopThread) -> Iterator[Shop]:
     """`browser` comes first: without one nothing needs to be written."""
     few = {"offsets.topic.num.partitions": 4, "transaction.state.log.num.partitions": 4}
@@ -41,7 +45,7 @@ def opened(browser: Browser, loop_thread: LoopThread) -> Iterator[Shop]:
         loop_thread.run(within.__aexit__(None, None, None))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def console(opened: Shop) -> Iterator[ConsoleProcess]:
     process = ConsoleProcess(opened.address, "--allow-changes")
     yield process

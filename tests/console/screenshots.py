@@ -1,10 +1,12 @@
-"""The pictures of the console in docs/console/: of three real nodes with a shop on them, and a transaction held open."""
+"""The pictures of the console in docs/console/: three real nodes with a shop on them, and a transaction held open."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Iterable
+from itertools import count
 from pathlib import Path
 
 from playwright.sync_api import Browser, ViewportSize
@@ -19,7 +21,7 @@ WIDE: ViewportSize = {"width": 1280, "height": 800}
 NARROW: ViewportSize = {"width": 400, "height": 800}
 PAGES = {
     "overview": ("/", "is held back by"),
-    "transactions": ("/transactions", "holds back"),
+    "transactions": ("/transactions?window=60", "holds back"),
     "messages": ("/topics/payments/messages?partition=1&from=-24", "waits"),
     "topic": ("/topics/payments", "Partitions, to scale"),
     "group": ("/groups/reports", "Lag over time"),
@@ -34,19 +36,29 @@ SHOTS = [
 BUSY_S = 45
 
 
-async def busy(opened: Shop, seconds: float) -> None:
-    """So that lines have a shape."""
-    loop = asyncio.get_running_loop()
-    until_s, round_number = loop.time() + seconds, 0
-    while loop.time() < until_s:
-        round_number += 1
-        await opened.write("orders", 20 + 15 * (round_number % 5))
-        await opened.pay("till-1", 40)
-        if round_number % 3 == 0:
-            await opened.pay("till-2", 20, is_aborted=True)
-        if round_number % 4 == 0:
-            await opened.read("reports", ["orders"], 90)
-        await asyncio.sleep(0.5)
+async def busy(opened: Shop) -> None:
+    """Until it is cancelled, so that lines have a shape."""
+
+    async def sell() -> None:
+        for number in count():
+            await opened.write("orders", 20 + 15 * (number % 5))
+            await opened.pay("till-1", 20)
+            if number % 4 == 0:
+                await opened.read("reports", ["orders"], 90)
+            await asyncio.sleep(0.5)
+
+    async def till(name: str, held_s: float, pause_s: float, aborted: int) -> None:
+        for number in count(1):
+            await opened.pay(name, 20, held_s=held_s, is_aborted=number % aborted == 0)
+            await asyncio.sleep(pause_s * (1 + number % 3))
+
+    await asyncio.gather(
+        sell(),
+        till("till-2", 0.1, 1.1, 3),
+        till("ledger", 3.5, 1, 9),
+        till("invoices", 0.8, 2.5, 5),
+        till("refunds", 1.6, 4, 2),
+    )
 
 
 def take(browser: Browser, url: str, wanted: Iterable[str]) -> None:
@@ -80,9 +92,11 @@ def main() -> None:
         within = shop(cluster.bootstrap_servers, replicas=3)
         opened = loop_thread.run(within.__aenter__())
         console = ConsoleProcess(cluster.bootstrap_servers, "--allow-changes")
-        loop_thread.run(busy(opened, BUSY_S))
+        selling = loop_thread.begin(busy(opened))
+        time.sleep(BUSY_S)
         with chromium() as browser:
             take(browser, console.url, sys.argv[1:] or PAGES)
+        selling.cancel()
         console.close()
         loop_thread.run(within.__aexit__(None, None, None))
     loop_thread.close()

@@ -57,7 +57,6 @@ class Shop:
         await self.write("orders", payments)
         await self.write("page-views", payments * 2)
         await self.pay("till-1", payments // 2)
-        await self.read("billing", ["payments"], 10_000)
         await self.pay("till-1", payments // 6)
         await self.pay("till-2", payments // 6, is_aborted=True)
         await self.read("reports", ["payments", "orders"], payments // 2)
@@ -70,6 +69,7 @@ class Shop:
             await self.stuck.send("payments", self._next(), key=b"42", partition=1)
         await self.stuck.flush()
         await self.pay("till-1", payments // 12)
+        await self.read("billing", ["payments"], 10_000)
         await self.pay("till-2", payments // 20, is_aborted=True)
         await self.pay("till-1", payments // 12)
 
@@ -97,8 +97,8 @@ class Shop:
             for number in range(count):
                 await producer.send(topic, self._next(), key=f"{number % 50}".encode(), headers=[("source", b"web")])
 
-    async def pay(self, transactional_id: str, count: int, *, is_aborted: bool = False) -> None:
-        """In transactions of 20 payments."""
+    async def pay(self, transactional_id: str, count: int, *, is_aborted: bool = False, held_s: float = 0.0) -> None:
+        """In transactions of 20 payments, each of which is open for so long."""
         async with self.producer(transactional_id) as producer:
             for _ in range(max(count // 20, 1)):
                 try:
@@ -108,6 +108,7 @@ class Shop:
                             headers = [("source", b"till"), ("trace", b"\x01\x02\xff")]
                             await producer.send("payments", self._next(), key=key, headers=headers)
                         await producer.send("receipts", b"printed", key=key)
+                        await asyncio.sleep(held_s)
                         if is_aborted:
                             await producer.flush()  # what was not sent yet would leave no trace
                             raise _Torn

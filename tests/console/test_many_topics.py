@@ -24,23 +24,28 @@ def many(browser: Browser, loop_thread: LoopThread) -> Iterator[Looker]:
     def no_admin() -> AbstractAsyncContextManager[Admin]:
         raise AssertionError("nobody follows records here")
 
-    closing = asyncio.Event()
+    closing, ending = asyncio.Event(), asyncio.Event()
     listening = listen("127.0.0.1", 0)
 
     async def run() -> None:
         admin = cast(Admin, MemoryAdmin(topics=10_000, groups=1_000))
         console = Console(ConsoleSettings(shown_cluster="many"), admin, no_admin, closing)
         console.watch.start()
-        try:
-            await serve(console.app(), listening, closing)
-        finally:
-            await console.watch.close()
+        serving = asyncio.create_task(serve(console.app(), listening, closing))
+        await ending.wait()
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        await console.watch.close()
 
-    serving = loop_thread.begin(run())
+    async def end() -> None:
+        ending.set()
+
+    running = loop_thread.begin(run())
     context = browser.new_context()
     yield Looker(context.new_page(), f"http://127.0.0.1:{listening.getsockname()[1]}")
     context.close()
-    serving.cancel()
+    loop_thread.run(end())
+    running.result(30)
     listening.close()
 
 

@@ -130,15 +130,17 @@ def test_the_tail_shows_records_as_they_come_and_how_they_end(
 ) -> None:
     page = looker.go("/topics/returns/messages?live=1")
     looker.shows("● live")
-    may_end = asyncio.Event()
+    written, may_end = asyncio.Event(), asyncio.Event()
 
     async def give_back() -> None:
         async with opened.producer("desk") as producer, producer.transaction():
             await producer.send("returns", b"one pair of shoes", key=b"live")
             await producer.flush()
+            written.set()
             await may_end.wait()
 
     giving = loop_thread.begin(give_back())
+    loop_thread.run(written.wait())
     row = page.locator("tr.message", has_text="one pair of shoes")
     row.get_by_text("open", exact=True).wait_for()
     loop_thread.run(_set(may_end))
