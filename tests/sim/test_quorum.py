@@ -11,7 +11,14 @@ from quorum_bugs import planted
 from semel.sim.world.findings import Findings
 
 SECONDS = 15.0
-FOUND_BY: dict[str, int] = {"half is a majority": 1, "pre votes are refused": 1, "decides too early": 1}
+FOUND_BY: dict[str, int] = {
+    "votes twice": 1,
+    "votes for who has less": 28,
+    "half is a majority": 28,
+    "pre votes are refused": 28,
+    "positions are believed": 28,
+    "decides too early": 1,
+}
 """A seed for each bug. SEMEL_SIM_HUNT=1 searches instead: when the drawing of faults has changed, say."""
 HUNT = range(1, 40)
 
