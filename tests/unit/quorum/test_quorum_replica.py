@@ -46,8 +46,8 @@ class Nobody:
 
 
 class Voters:
-    """The others: they grant whatever they are asked. `seen` is what was recorded at each request; that it outlives a loss
-    of power is said by test_quorum_files."""
+    """The others: they grant whatever they are asked. `seen` is what was recorded at each request; that it outlives a
+    loss of power is said by test_quorum_files."""
 
     def __init__(self, disk: SimDisk) -> None:
         self.seen: list[tuple[Request, QuorumState | None]] = []
