@@ -14,11 +14,12 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.process_collector import ProcessCollector
 
 from semel.metrics.counts_kernel import BOUNDS_S, Times
-from semel.metrics.declaration import Metric
+from semel.metrics.declaration import Metric, Type
 from semel.metrics.node_metrics import LEFT_OUT
 
 # Collected and encoded in about half a millisecond.
 SAMPLES_AT_ONCE = 50
+_HISTOGRAMS_AT_ONCE = 2  # each is a line for every bucket
 
 Value = float | Times
 # The values of its labels, in the order of the declaration, and its own.
@@ -56,9 +57,10 @@ async def exposed(
             await pause()
             continue
         metric, left = one.metric, iter(one.samples)
+        at_once = _HISTOGRAMS_AT_ONCE if metric.type is Type.HISTOGRAM else SAMPLES_AT_ONCE
         shown, is_first = 0, True
         while shown < most_series:
-            some = list(islice(left, min(SAMPLES_AT_ONCE, most_series - shown)))
+            some = list(islice(left, min(at_once, most_series - shown)))
             if not some:
                 break
             parts.append(_text(metric, some, form, is_first=is_first))

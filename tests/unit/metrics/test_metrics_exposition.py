@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families as older_fam
 from semel.metrics.counts_kernel import Times
 from semel.metrics.document import page
 from semel.metrics.exposition import SAMPLES_AT_ONCE, Measured, exposed, single, text_form
-from semel.metrics.node_metrics import BYTES_IN, FLUSH_TIME, LEADERS, LOG_SIZE, NODE_INFO, SECTIONS
+from semel.metrics.node_metrics import BYTES_IN, FLUSH_TIME, LEADERS, LOG_SIZE, NODE_INFO, REQUEST_TIME, SECTIONS
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
@@ -96,3 +96,9 @@ def test_names_are_declared_once_and_every_metric_is_documented() -> None:
     assert len({metric.name for metric in declared}) == len(declared)
     text = page()
     assert [metric for metric in declared if f"| `{metric.shown_name}` |" not in text] == []
+
+
+async def test_histograms_are_made_a_few_at_a_time_because_each_has_many_lines() -> None:
+    pauses = Pauses()
+    await exposed([Measured(REQUEST_TIME, [((str(n),), Times()) for n in range(10)])], text_form(""), 1000, pauses)
+    assert pauses.count == 5
