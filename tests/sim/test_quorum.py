@@ -35,7 +35,7 @@ FOUND_BY: dict[str, int] = {
     "half is a majority": 28,
     "pre votes are refused": 28,
     "positions are believed": 28,
-    "decides too early": 1,
+    "decides too early": 28,
 }
 """A seed for each bug. SEMEL_SIM_HUNT=1 searches instead: when the drawing of faults has changed, say."""
 HUNT = range(1, 40)
