@@ -309,7 +309,8 @@ public class ForeignClients {
             String transaction = send(producer, holder.process, "new", results, targets, waiting);
             boolean isCommit = chance.nextDouble() >= ABORTS && sendOffsets(producer, consumer, offsets);
             Ended ended = end(producer, holder.process, transaction, isCommit);
-            if (!ended.isUsable || chance.nextDouble() < 0.02) return; // the next one goes on as the group has committed
+            // The next one goes on where the group has committed.
+            if (!ended.isUsable || chance.nextDouble() < (ended.isCommitted ? 0.02 : 0.3)) return;
             if (!ended.isCommitted) rewind(holder.process, consumer, batch);
         }
     }

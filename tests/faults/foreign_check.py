@@ -10,7 +10,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +19,6 @@ import apache_kafka
 from semel.cli.check import _compare_nodes
 from semel.client.metadata import TopicPartition
 from semel.host.real import real_host
-from semel.local.node_process import SERVE
 from semel.sim.attack.assault import FaultKind
 from semel.sim.attack.attacked_cluster import DIRECTORY
 from semel.sim.attack.checking import Check, Plan
@@ -113,25 +111,12 @@ class Round(NamedTuple):
     """What nodes said of slow turns when they stopped."""
 
 
-def one_round(
-    seconds: float,
-    libraries: Sequence[str] = LIBRARIES,
-    seed: int | None = None,
-    *,
-    kinds: Sequence[FaultKind] = FAULTS,
-    bug: str | None = None,
-    has_ours: bool = True,
-) -> Round:
-    """The directory is gone if all was well. `bug` is one of planted_bugs; without `has_ours` only the others work.
-    Raises NodeDied."""
+def one_round(seconds: float, libraries: Sequence[str] = LIBRARIES, seed: int | None = None) -> Round:
+    """The directory is gone if all was well. Raises NodeDied."""
     seed = random.SystemRandom().randrange(1 << 32) if seed is None else seed
     root = Path(tempfile.mkdtemp(prefix="semel-faults-"))
     load = Load(pause_s=(0.0, 0.2), group_patience_s=_PATIENCE_S, patience_s=_PATIENCE_S, ending_s=_ENDING_S)
-    if not has_ours:
-        nobody = {"plain_producers": 0, "transactors": 0, "group_members": 0, "pipeline_workers": 0}
-        load = replace(load, **nobody)
-    node = SERVE if bug is None else (sys.executable, str(HERE.parent / "planted_bugs.py"), bug, "serve")
-    plan = Plan(f"check-{seed:x}", seed, seconds, kinds, is_local=True, node_count=3, node_command=node, load=load)
+    plan = Plan(f"check-{seed:x}", seed, seconds, FAULTS, is_local=True, node_count=3, load=load)
     check = ForeignCheck(plan, root, libraries)
     with closing(check.host):
         asyncio.run(check.run())

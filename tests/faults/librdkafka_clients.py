@@ -222,7 +222,7 @@ class Clients:
             ]
             is_commit = chance.random() >= ABORTS and self._send_offsets(producer, consumer, offsets)
             is_committed, is_usable = self.end(producer, process, transaction, is_commit)
-            if not is_usable or chance.random() < 0.02:
+            if not is_usable or chance.random() < (0.02 if is_committed else 0.3):
                 return  # the next one goes on where the group has committed
             if not is_committed:
                 self._rewind(process, consumer, found)

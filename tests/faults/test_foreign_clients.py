@@ -23,9 +23,3 @@ def test_nothing_is_lost_or_doubled_for_clients_of_any_kind() -> None:
     for library in LIBRARIES:
         assert found.counts[f"written by {library}"] > 50
         assert found.counts[f"committed by {library}"] > 0
-
-
-def test_a_bug_of_the_node_shows_in_what_foreign_clients_saw() -> None:
-    """Offsets that count before their transaction is committed: what an aborted one has read is never handled."""
-    found = one_round(20, kinds=(), bug="offsets committed outside the transaction", has_ours=False)
-    assert any(text.startswith("lost consumption") for text in found.wrong)
