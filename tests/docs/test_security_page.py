@@ -57,18 +57,23 @@ class Shell:
         return done.stdout + done.stderr
 
     def start(self, command: str) -> None:
-        with (self.directory / f"log-{len(self.nodes)}").open("w") as log:
-            self.nodes.append(
-                subprocess.Popen(
-                    ["sh", "-c", f"exec {self.text(command)}"],
-                    cwd=self.directory,
-                    env=self.environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    text=True,
-                    start_new_session=True,
-                )
+        self.nodes.append(self._started(len(self.nodes), command))
+
+    def restart(self, number: int, command: str) -> None:
+        self.nodes[number] = self._started(number, command)
+        self.wait_until_ready()
+
+    def _started(self, number: int, command: str) -> subprocess.Popen[str]:
+        with (self.directory / f"log-{number}").open("w") as log:
+            return subprocess.Popen(
+                ["sh", "-c", f"exec {self.text(command)}"],
+                cwd=self.directory,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                text=True,
+                start_new_session=True,
             )
 
     def logs(self) -> str:
@@ -129,3 +134,36 @@ def test_ten_commands_secure_a_cluster_of_three_nodes(shell: Shell) -> None:
     logs = "".join(path.read_text() for path in shell.directory.glob("log-*"))
     assert "alice-secret" not in logs
     assert "admin-secret" not in logs
+
+
+def test_nodes_can_log_in_to_each_other_by_password_and_survive_kills(shell: Shell) -> None:
+    """The same page, with SCRAM between the nodes in place of certificates."""
+    pytest.importorskip("cryptography")
+    settings = shell.text(blocks("toml")[0]).replace(
+        "CLIENTS:SASL_SSL,NODES:SSL,CONTROLLER:SSL", "CLIENTS:SASL_SSL,NODES:SASL_SSL,CONTROLLER:SASL_SSL"
+    )
+    lines = [line for line in settings.splitlines() if "ssl.client.auth" not in line]
+    module = 'org.apache.kafka.common.security.scram.ScramLoginModule required username=admin password="admin-secret";'
+    lines += [f"'listener.name.{name}.scram-sha-512.sasl.jaas.config' = '{module}'" for name in ("nodes", "controller")]
+    (shell.directory / "secure.toml").write_text("\n".join(lines).replace("User:CN=node;", ""))
+    for name in ("admin", "alice"):
+        (shell.directory / f"{name}.password").write_text(f"{name}-secret\n")
+    commands = [line for line in blocks("sh")[0].splitlines() if line.strip()]
+    serving = [command.removesuffix("&") for command in commands if command.endswith("&")]
+    for command in commands[:4]:
+        shell.run(command)
+    for command in serving:
+        shell.start(command)
+    shell.wait_until_ready()
+    shell.run(commands[7])
+    shell.run("semel topic create t --replication 3 --context secure")
+    for number in range(3):
+        shell.run(f"semel produce t {number} --context secure")
+        victim = 1 + number % 2  # a broker that is not the controller
+        shell.nodes[victim].send_signal(signal.SIGKILL)
+        shell.nodes[victim].wait()
+        shell.run(f"semel produce t killed-{number} --context secure")
+        shell.restart(victim, serving[victim])
+    read = shell.run("semel consume t --from earliest --count 6 --context secure")
+    assert all(f"{number}" in read and f"killed-{number}" in read for number in range(3))
+    assert "admin-secret" not in "".join(path.read_text() for path in shell.directory.glob("log-*"))
