@@ -14,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Compiled once and kept, whatever the environment says: hundreds of processes are started from here.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test spark connect chaos faults cluster screenshots mutants lint format conformance bench pairs docs dist clean controllers
+.PHONY: help demo test spark connect chaos faults cluster stores screenshots mutants lint format conformance bench pairs docs dist clean controllers
 
 help: ## What there is to make
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -47,6 +47,9 @@ controllers: $(VENV)/.ready ## Kill and pause controllers of real nodes while th
 
 screenshots: $(VENV)/.ready ## The pictures of the console in docs/, of a real cluster (chromium)
 	@PYTHONPATH=tests $(BIN)/python tests/console/screenshots.py $(ARGS)
+
+stores: $(VENV)/.ready ## Checkpoints and staged batches on a real S3 server, with kills (Go; builds the server once)
+	@SEMEL_TEST_S3=1 $(BIN)/python -m pytest tests/spark/test_s3.py $(ARGS)
 
 mutants: $(VENV)/.ready ## Change the code that carries exactly-once in small ways: does a test notice?
 	@$(BIN)/pip install --quiet cosmic-ray coverage

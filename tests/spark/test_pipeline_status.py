@@ -100,6 +100,21 @@ def test_a_checkpoint_that_fits_its_marker_is_told_with_offsets_and_lag(
     assert text.splitlines()[-1].split() == [topic, "0", "7", "10", "3"]
 
 
+def test_a_status_that_is_watched_is_told_again_and_again(
+    checkpoint: MadeCheckpoint, said: Callable[..., tuple[int, str]]
+) -> None:
+    checkpoint.run(0, 6)
+    checkpoint.mark(6)
+
+    code, text = said("status", checkpoint.root, "--watch", "--every", "0.1", "--count", "2", "--json")
+    assert code == 0
+    assert [json.loads(line)["lag"] for line in text.splitlines()] == [3, 3]
+    code, text = said("status", checkpoint.root, "--watch", "--count", "1")
+    assert code == 0
+    assert text.startswith("pipeline  ")
+    assert "next        batch 7\n" in text
+
+
 def test_a_batch_that_is_published_and_not_completed_is_told(
     checkpoint: MadeCheckpoint, said: Callable[..., tuple[int, str]]
 ) -> None:

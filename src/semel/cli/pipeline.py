@@ -12,8 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from semel.cli.live import add_live_arguments, draw_again, title
+from semel.cli.output import Output
+
 if TYPE_CHECKING:
     from semel.spark.pipeline.status import Status
+    from semel.spark.pipeline.target import Target
 
 _EXAMPLES = """exit codes: 0 it ended well or was stopped, 1 it failed, 2 the call, the file, a topic or the SQL is
 wrong, 130 a second Ctrl-C ended it at once. See docs/pipelines.md for the keys of a file.
@@ -29,6 +33,7 @@ examples:
 _STATUS_EXAMPLES = """examples:
   semel pipeline status orders.toml
   semel pipeline status orders.checkpoint --address localhost:9092 --json
+  semel pipeline status orders.toml --watch --every 5
 """
 _ADOPT_EXAMPLES = """examples:
   semel pipeline adopt orders.toml
@@ -58,6 +63,7 @@ examples:
   semel pipeline run orders.toml
   semel pipeline run shout.py --from orders --to shouted --available-now
   semel pipeline run orders.toml --available-now --json
+  semel pipeline run orders.toml --master spark://host:7077 --conf spark.executor.memory=4g
 """
 _NOTHING_TO_ADOPT = "the marker fits the checkpoint, there is nothing to adopt"
 _OF_SPARK = ("pyspark", "py4j", "pyarrow")
@@ -77,6 +83,10 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     run.add_argument("--to", dest="sink_topic", metavar="TOPIC", help="write to it")
     run.add_argument("--checkpoint", metavar="DIR", help="instead of the file's")
     run.add_argument("--available-now", action="store_true", help="process what is there, then end")
+    run.add_argument("--master", metavar="URL", help="where Spark runs, such as local[4] or spark://host:7077")
+    run.add_argument(
+        "--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark; may be repeated"
+    )
     run.add_argument("--check", action="store_true", help="check file, topics and SQL, and run nothing")
     run.add_argument("--json", action="store_true", help="print a line of JSON for each batch and event, for programs")
     run.set_defaults(run=_run)
@@ -89,6 +99,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     )
     _add_target(status)
     status.add_argument("--json", action="store_true", help="for programs")
+    status.add_argument("--watch", action="store_true", help="again and again, until Ctrl-C")
+    add_live_arguments(status)
     status.set_defaults(run=_status)
 
     adopt = actions.add_parser(
@@ -135,6 +147,7 @@ def _run(options: argparse.Namespace) -> int:
             trigger=AVAILABLE_NOW if options.available_now else None,
             topics=tuple(options.topics),
             sink_topic=options.sink_topic,
+            spark=_spark_of(options.master, options.conf),
         )
         pipeline = load_pipeline(options.file, overrides)
         shown = JsonLines(sys.stdout) if options.json else ProgressLine(sys.stdout, is_terminal=sys.stdout.isatty())
@@ -144,15 +157,50 @@ def _run(options: argparse.Namespace) -> int:
     return _told(run)
 
 
+def _spark_of(master: str | None, given: list[str]) -> dict[str, str]:
+    from semel.spark.pipeline.errors import PipelineRefused
+
+    settings = {} if master is None else {"master": master}
+    for text in given:
+        name, separator, value = text.partition("=")
+        if not separator or not name.strip().startswith("spark."):
+            raise PipelineRefused(f"--conf {text!r} is not allowed; allowed: spark.NAME=VALUE")
+        settings[name.strip()] = value.strip()
+    return settings
+
+
 def _status(options: argparse.Namespace) -> int:
     def show() -> int:
         from semel.spark.pipeline.target import Target
 
-        with Target.of(options.target, options.address, options.option, options.app_id).status() as (status, _):
+        target = Target.of(options.target, options.address, options.option, options.app_id)
+        if options.watch:
+            return _watch(options, target)
+        with target.status() as (status, _):
             print(status.as_json() if options.json else "\n".join(status.lines()))
         return 0
 
     return _told(show)
+
+
+def _watch(options: argparse.Namespace, target: Target) -> int:
+    """The status again and again: what it asks blocks, so a thread of its own asks."""
+    import asyncio
+
+    def ask() -> Status:
+        with target.status() as (status, _):
+            return status
+
+    async def draw(picture: Output) -> None:
+        status = await asyncio.to_thread(ask)
+        if picture.is_json:
+            picture.json_line(json.loads(status.as_json()))
+            return
+        title(picture, "pipeline")
+        for line in status.lines():
+            picture.line(line)
+
+    return asyncio.run(draw_again(options, Output.of(options), draw))
 
 
 def _adopt(options: argparse.Namespace) -> int:

@@ -163,6 +163,21 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
     assert pipeline.sink.topic == "c"
 
 
+def test_spark_of_the_command_line_wins_over_that_of_the_file(tmp_path: Path) -> None:
+    spark = '[spark]\nmaster = "local[2]"\n"spark.x" = "1"\n"spark.y" = "1"\n'
+    text = '[source]\ntopics = ["a"]\n[sink]\ntopic = "b"\n' + spark
+    flags = Overrides(spark={"master": "spark://one:7077", "spark.y": "2"})
+    pipeline = load(tmp_path, text, flags)
+
+    assert pipeline.master == "spark://one:7077"
+    assert pipeline.spark == {"spark.x": "1", "spark.y": "2"}
+
+
+def test_a_setting_that_is_not_sparks_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pipeline", "run", str(tmp_path / "x.toml"), "--conf", "driver.memory=1g"]) == 2
+    assert "--conf 'driver.memory=1g' is not allowed; allowed: spark.NAME=VALUE" in capsys.readouterr().err
+
+
 def test_a_checkpoint_elsewhere_is_taken_as_it_is(tmp_path: Path) -> None:
     pipeline = load(tmp_path, 'checkpoint = "s3://bucket/orders"\n' + ORDERS)
 

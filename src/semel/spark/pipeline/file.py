@@ -9,7 +9,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,8 @@ class Overrides:
     trigger: str | None = None
     topics: tuple[str, ...] = ()
     sink_topic: str | None = None
+    spark: Mapping[str, str] = field(default_factory=dict)
+    """`master`, and settings of Spark."""
 
 
 def load_pipeline(path: Path, overrides: Overrides | None = None, environ: Mapping[str, str] = os.environ) -> Pipeline:
@@ -96,6 +98,8 @@ def _override(table: dict[str, Any], overrides: Overrides) -> None:
         value = getattr(overrides, name)
         if value is not None:
             table[name] = str(Path(value).absolute()) if name == "checkpoint" and local_path(value) else value
+    if overrides.spark and isinstance(table.get("spark", {}), dict):
+        table["spark"] = {**table.get("spark", {}), **overrides.spark}
     if overrides.topics:
         source = table.get("source", {})
         if not isinstance(source, dict):

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from semel.spark.object_stores import Hadoop
 from semel.spark.pipeline.definition import Pipeline, TopicSink
 from semel.spark.pipeline.embedded import AlreadyRuns, Broker
 from semel.spark.pipeline.errors import PipelineError
@@ -37,8 +38,8 @@ def notes_of(pipeline: Pipeline, address: str) -> Notes:
     return Notes(address, embedded, topic, options.get("transactionalidprefix", ""))
 
 
-def remember(checkpoint: str, notes: Notes) -> None:
-    open_folder(absolute_uri(checkpoint)).write(NAME, json.dumps(asdict(notes), indent=1).encode())
+def remember(checkpoint: str, notes: Notes, hadoop: Hadoop = ()) -> None:
+    open_folder(absolute_uri(checkpoint), hadoop).write(NAME, json.dumps(asdict(notes), indent=1).encode())
 
 
 def recall(checkpoint: str) -> Notes | None:

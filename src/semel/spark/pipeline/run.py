@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
+from semel.spark.object_stores import hadoop_settings
 from semel.spark.pipeline.definition import Pipeline, TableSink
 from semel.spark.pipeline.embedded import Broker
 from semel.spark.pipeline.errors import PipelineError, PipelineRefused
@@ -85,7 +86,7 @@ def _run(
         stack.enter_context(stopping.listening())
         line.tell("starting the query")
         query = Plan(spark, pipeline, address, schemas).start()
-        remember(pipeline.checkpoint, notes_of(pipeline, address))
+        remember(pipeline.checkpoint, notes_of(pipeline, address), hadoop_settings(pipeline.spark))
         line.tell(f"{pipeline.name} runs: from {_from(pipeline)} to {_to(pipeline)}, checkpoint {pipeline.checkpoint}")
         watch(query, line, stopping, check)
         line.end()
