@@ -109,9 +109,9 @@ def test_the_ready_line_shows_each_of_several_listeners(tmp_path: Path, is_json:
             [
                 "controller.listener.names=C",
                 "listeners=PLAINTEXT://127.0.0.1:0,C://127.0.0.1:0",
-                "controller.quorum.voters=1@h:1,2@h:2",
+                "controller.quorum.voters=2@h:1,3@h:2",
             ],
-            "this node alone",
+            "with this one among them",
         ),
         (["listeners=SASL_SSL://127.0.0.1:0"], "SASL_SSL"),
     ],

@@ -175,11 +175,11 @@ def test_a_transaction_that_is_open_for_longer_than_it_may_is_seen() -> None:
     transactions = [open_for(4000)]
     for _ in range(110):
         now_s += 0.05
-        overdue.look(transactions)
+        overdue.look(transactions, lambda one: False)
     assert kinds(findings) == set(), "the coordinator looks twice a second"
     for _ in range(5):
         now_s += 0.05
-        overdue.look(transactions)
+        overdue.look(transactions, lambda one: False)
     assert kinds(findings) == {"transaction overdue"}
 
 
@@ -190,15 +190,15 @@ def test_the_time_in_which_the_node_could_do_nothing_does_not_count() -> None:
     for _ in range(3):
         for able in (True, False, True):
             now_s, may_act = now_s + 1.5, able
-            overdue.look([open_for(4000)])
+            overdue.look([open_for(4000)], lambda one: False)
     assert kinds(findings) == set()
     overdue.restarted()
     for _ in range(3):
         now_s += 1.5
-        overdue.look([open_for(4000)])
+        overdue.look([open_for(4000)], lambda one: False)
     assert kinds(findings) == set(), "a start begins anew"
     ended = open_for(4000)._replace(state=TransactionState.PREPARE_COMMIT)
     for _ in range(5):
         now_s += 1.5
-        overdue.look([ended])
+        overdue.look([ended], lambda one: False)
     assert kinds(findings) == set()

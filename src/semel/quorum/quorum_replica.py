@@ -204,7 +204,10 @@ class QuorumReplica:
         term = self.term
         if term is not None and (election.state is not State.LEADER or term.epoch != election.epoch):
             self._end_term()
-        self.leadership.learn(election.epoch, election.leader_id, {})
+        # Where this node is, it knows best: the settings may have been written before its port was chosen.
+        address = next(iter(self._endpoints().values()), None)
+        ours = {} if address is None else {self._key.node_id: address}
+        self.leadership.learn(election.epoch, election.leader_id, ours)
         if election.state is State.LEADER and self.term is None:
             self._lead(election)
         if election.may_fetch:

@@ -19,7 +19,7 @@ from broker_harness import (
 from short_ways import Counted, counted
 
 from semel.broker import fetch_lanes
-from semel.broker.authoriser import AllowAll, Operation
+from semel.broker.authoriser import AllowAll, Operation, ResourceType
 from semel.records.control import ControlType
 from semel.wire.errors import ErrorCode
 from semel.wire.frame import request_bytes
@@ -207,7 +207,9 @@ async def test_a_lane_ends_with_its_topic(node: Node, short_way: Counted) -> Non
 class Revocable(AllowAll):
     may_read = True
 
-    def authorise(self, principal: Any, operation: Operation, resource: Any, name: str) -> bool:
+    def authorise(
+        self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str | None
+    ) -> bool:
         return self.may_read or operation is not Operation.READ
 
 

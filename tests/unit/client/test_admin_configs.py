@@ -175,14 +175,12 @@ async def test_log_directories_are_told_with_the_sizes_of_replicas(world: Client
 
 @on_broker()
 async def test_what_our_broker_does_not_serve_is_told_as_unsupported(world: ClientWorld, admin: Admin) -> None:
-    from semel.client.admin.security_values import QuotaEntity, ScramCredential
+    from semel.client.admin.security_values import QuotaEntity
 
     await admin.create_topics(NewTopic("t", 1, 1))
     for call in (
         admin.describe_client_quotas(),
         admin.alter_client_quotas({QuotaEntity(user="u"): {"producer_byte_rate": 1.0}}),
-        admin.describe_user_scram_credentials(),
-        admin.alter_user_scram_credentials(ScramCredential("u", "secret")),
     ):
         with pytest.raises(UnsupportedByBroker):
             await call

@@ -80,7 +80,7 @@ def test_errors_of_the_system_pass_through(disk, tmp_path):
         disk.list_dir(str(tmp_path / "a"))
 
 
-def test_new_files_and_directories_have_the_usual_modes(disk, tmp_path):
+def test_new_files_and_directories_are_for_their_owner_alone(disk, tmp_path):
     before = os.umask(0)
     try:
         disk.open(str(tmp_path / "a"), create=True)
@@ -90,7 +90,7 @@ def test_new_files_and_directories_have_the_usual_modes(disk, tmp_path):
     finally:
         os.umask(before)
     modes = {name: stat.S_IMODE(os.stat(tmp_path / name).st_mode) for name in ("a", "d", "lock")}
-    assert modes == {"a": 0o644, "d": 0o755, "lock": 0o644}
+    assert modes == {"a": 0o600, "d": 0o700, "lock": 0o600}
 
 
 def test_descriptors_stay_below_the_limit_and_come_back(small_disk, tmp_path):

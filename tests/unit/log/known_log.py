@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import pytest
 from log_samples import NOW_MS, batch, write
 
 from semel.host.api import FileRange
+from semel.log.errors import Refused
 from semel.log.log import Log
 from semel.records.batch import check_crc, whole_batches
 from semel.records.read import read_records
+from semel.wire.errors import ErrorCode
 
 
 class Sent(NamedTuple):
@@ -95,6 +98,11 @@ class KnownLog:
     def _check_producers(self, log: Log) -> None:
         last = {one.producer: (offset, one) for offset, one in self.sent.items() if one.producer >= 0}
         for offset, one in last.values():
+            if one.transaction is not None and one.transaction not in self.open.values():
+                with pytest.raises(Refused) as refused:  # it would hold other records by now
+                    write(log, one.batch())
+                assert refused.value.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, f"{self.topic}: {one}"
+                continue
             again = write(log, one.batch())
             assert again.is_duplicate, f"{self.topic}: {one} is there twice"
             assert again.base_offset == offset
