@@ -38,6 +38,7 @@ class Stage(ABC):
         self.topics = list(topics)
         self.phase = "starting"
         self.reading_over = asyncio.Event()
+        self._has_begun = False  # the cluster has answered, and something may have been made
         self._tasks: dict[str, list[asyncio.Task[None]]] = {}
 
     @abstractmethod
@@ -87,10 +88,13 @@ class Stage(ABC):
         access = self.access
         settings = {**access.connection(), "bootstrap_timeout_ms": FIRST_ANSWER_MS}
         async with Admin(host=access.hosts(CONDUCTOR), **settings) as admin:
+            self._has_begun = True
             await admin.create_topics([NewTopic(name, access.load.partitions) for name in self.topics])
 
     async def remove_all(self) -> None:
         """Topics and groups of this run, as far as they were made."""
+        if not self._has_begun:
+            return
         access = self.access
         async with Admin(host=access.hosts(CONDUCTOR), **access.connection()) as admin:
             made = await admin.list_topics()

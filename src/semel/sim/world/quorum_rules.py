@@ -12,17 +12,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from typing import cast
 from unittest.mock import patch
 
 from semel.broker.broker import Broker
+from semel.log.log import Log
 from semel.log.types import Offset
 from semel.quorum import election
 from semel.quorum.election import Election
 from semel.quorum.quorum_replica import QuorumReplica
 from semel.quorum.replicated_log import ReplicatedLog
 from semel.quorum.states import Event, State, next_state
+from semel.records.batch import check_crc, whole_batches
+from semel.sim.disk import SimDisk
 from semel.sim.world.findings import Findings
 from semel.sim.world.replicas import Stood, batches_of
+
+
+def _is_damaged(log: Log) -> bool:
+    """A bit has flipped on the disk of this node, which will find out when it reads the batch."""
+    contents = [cast(SimDisk, log.disk).content_of(segment.path) or b"" for segment in log.segments]
+    return any(not check_crc(data, position, header) for data in contents for position, header in whole_batches(data))
 
 
 class QuorumRules:
@@ -62,6 +72,8 @@ class QuorumRules:
         leader = self._leaders.setdefault(epoch, node_id)
         if leader != node_id:
             self._findings.wrong("two controllers", f"nodes {leader} and {node_id} lead the metadata log in {epoch}")
+        if _is_damaged(log.log):
+            return
         here = {one.base_offset: one for one in batches_of(log.log, log.log.start_offset, log.end_offset)}
         self._compare(f"node {node_id}", list(here.values()))
         for offset, one in self._committed.items():
@@ -74,6 +86,8 @@ class QuorumRules:
             self._findings.wrong("committed metadata lost", text)
 
     def committed(self, log: ReplicatedLog, first: Offset) -> None:
+        if _is_damaged(log.log):
+            return
         new = [one for one in batches_of(log.log, first, log.committed_end) if one.base_offset >= first]
         self._compare(log.log.directory, new)
         for one in new:

@@ -85,6 +85,8 @@ class Replicas:
             return
         there = {one.base_offset: one for one in batches_of(log, log.start_offset, log.end_offset)}
         for one in self._committed.get(key, []):
+            if one.leader_epoch > partition.leader_epoch:
+                continue  # of a term that is newer than this one, which begins late and gets nothing committed
             if one.last_offset >= log.start_offset and there.get(one.base_offset) != one:
                 text = (
                     f"{one} of {_name(partition)}: node {node_id}, which leads in epoch {partition.leader_epoch}, has "
