@@ -1,6 +1,6 @@
 """A quorum of controllers in a simulated world: it holds its promises at every seed, and planted bugs are found.
 
-What may go wrong in a quorum, by the numbers of ../shared/CLUSTER.md, section 4, and what would notice it:
+What may go wrong in a quorum, by number, and what would notice it:
 
 34  test_election: a leader that starts again never leads its epoch again
 35  test_quorum_replica: a vote is on disk before it is answered

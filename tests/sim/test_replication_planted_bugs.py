@@ -2,7 +2,7 @@
 
 SEMEL_SIM_HUNT=1 searches instead, from the first seed on: when the drawing of schedules has changed, say.
 
-What may go wrong between nodes, by the numbers of ../shared/CLUSTER.md, section 4, and what would notice it: a bug
+What may go wrong between nodes, by number, and what would notice it: a bug
 planted here, a rule that holds in every run of several nodes (`sim/world/replicas.py`), or a test of a part.
 
  1  "cut to the high watermark"
